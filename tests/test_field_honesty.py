@@ -80,8 +80,8 @@ def test_the_worst_place_is_told_of_a_field_with_a_hole_in_its_first_corner():
     evidence = WeakRows.of([cindy.Field(u=u, x=x, t=t)], cindy.Derivatives(1, 2), cindy.Weak())
     carried = np.array([[-float(name == "u_x")] for name in evidence.basis.names(("u",))])
     [rest] = unexplained(evidence, carried)
-    assert np.isnan(rest.boxes[0].ratio)
-    low, high = rest.worst.sides[0]
+    assert np.isnan(rest.map[0, 0])
+    low, high = rest.worst["x"]
     assert low - 0.8 < 13 < high + 0.8
 
 

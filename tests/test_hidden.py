@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 import cindy
 from cindy import DataError, Differential, Integral, Polynomial, Problem, Significance, Trajectory
 from cindy.data import as_source, noise_variance
-from cindy.pipeline.hidden import _ranked, with_hidden
+from cindy.pipeline.hidden import Sought, with_hidden
 from cindy.pipeline.hidden_gauge import _best_move
 from cindy.pipeline.hidden_starts import Pin, starts_in_gauges
 from cindy.pipeline.judgement import _weighted_median, with_forecasts
@@ -246,7 +246,7 @@ def ranked_starts(data, names):
     motion, noise = request.motion(), noise_variance(data)
     options = request.options(motion, request.problem(motion))
     starts = starts_in_gauges(motion, names, np.sqrt(noise), {})
-    return starts, _ranked(motion, options, starts, noise)
+    return starts, Sought(motion, options, noise).ranked(starts)
 
 
 def test_the_start_in_the_gauge_of_the_law_is_the_most_likely():

@@ -101,7 +101,7 @@ def noise_variance(trajectories: Sequence[Trajectory]) -> Floats:
     return np.asarray(np.mean([noise_level(segment) ** 2 for segment in segments], axis=0))
 
 
-def _each_alone(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
+def each_alone(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
     """For each state the trajectories of this state alone, at the instants at which it was measured."""
     groups = []
     for j, name in enumerate(trajectories[0].states):
@@ -133,7 +133,7 @@ def looked_at(trajectories: Sequence[Trajectory]) -> list[Sequence[Trajectory]]:
     complete = np.mean([np.isfinite(trajectory.x).all(axis=1).mean() for trajectory in trajectories])
     if complete > _LOOK.often * present.max():
         return [trajectories]
-    return [group for group in _each_alone(trajectories) if group]
+    return [group for group in each_alone(trajectories) if group]
 
 
 class Roughness(NamedTuple):

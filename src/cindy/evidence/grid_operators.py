@@ -36,6 +36,7 @@ __all__ = [
     "bumps",
     "counted",
     "integrals",
+    "products",
     "reduce",
 ]
 
@@ -95,10 +96,6 @@ class AxisRows:
         """(rows, samples): 1 where a row uses a sample."""
         return np.asarray(sum(abs(m) for m in self.matrices.values()) > 0, dtype=np.float64)
 
-    def squares(self, a: int, b: int) -> Floats:
-        """(rows, samples): the product of the weights of two orders, for covariances of independent noise."""
-        return self.matrices[a] * self.matrices[b]
-
     def alternating(self, order: int) -> Floats:
         """(rows, samples): the weights with every second sign changed.
 
@@ -116,6 +113,11 @@ class AxisRows:
         used = self.rough.astype(bool).astype(np.float64)
         turned[self.touched @ used.T < used.sum(axis=1)] = 0.0
         return np.asarray(turned @ self.rough)
+
+
+def products(matrices: Mapping[int, Floats]) -> dict[tuple[int, int], Floats]:
+    """(rows, samples): products of the weights of every two orders, for covariances of independent noise."""
+    return {(a, b): matrices[a] * matrices[b] for a in matrices for b in matrices if a <= b}
 
 
 def bumps(

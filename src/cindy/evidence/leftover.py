@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
 from cindy.evidence.grid_operators import INEXACT
-from cindy.evidence.modes import NoisyRows, modes_of
+from cindy.evidence.modes import NoisyRows, as_columns, modes_of
 from cindy.evidence.weak import FieldRows, WeakRows, has_slope
 from cindy.least_squares import lengths
 
-__all__ = ["Box", "Unexplained", "unexplained"]
+__all__ = ["Unexplained", "unexplained"]
 
 
 @dataclass(frozen=True)
@@ -58,26 +58,16 @@ _FLOOR = 2.0 * INEXACT
 """Relative error of rows that is allowed without noise: half the digits of many solvers."""
 
 
-@dataclass(frozen=True)
-class Box:
-    """A part of space and time.
-
-    sides: (low, high) along every axis; ratio: mean square of the residuals there, in units of the noise
-    """
-
-    sides: tuple[tuple[float, float], ...]
-    ratio: float
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Unexplained:
     """The residuals of the equation of one state, where they exceed noise.
 
     share: of the squares of the time derivative in all rows
     ratio: mean square of the residuals, in units of the noise
     chance: probability of such residuals by noise alone
-    field: number of the field with the worst box; boxes: all of its boxes; shape: their number along each
-        axis
+    field: number of the field with the worst box of space and time
+    boxes: by axis, (low, high) of the boxes of this field along it; map: the ratio in every box, NaN where no
+        rows are
     term, axis: the coefficient that varies, and along which axis; "1" is a source; empty: none is named
     taken: share of the excess over noise that this coefficient explains
     """
@@ -87,24 +77,22 @@ class Unexplained:
     ratio: float
     chance: float
     field: int
-    boxes: tuple[Box, ...]
-    shape: tuple[int, ...]
+    boxes: dict[str, list[list[float]]]
+    map: Floats
     term: str = ""
     axis: str = ""
     taken: float = 0.0
 
     @property
-    def worst(self) -> Box:
-        """The box with the largest ratio."""
-        return max(self.boxes, key=lambda box: np.nan_to_num(box.ratio))
+    def worst(self) -> dict[str, list[float]]:
+        """(low, high) along every axis of the box with the largest ratio."""
+        place = np.unravel_index(np.nanargmax(self.map), self.map.shape)
+        return {axis: sides[k] for (axis, sides), k in zip(self.boxes.items(), place, strict=True)}
 
     @property
     def local(self) -> bool:
         """Whether one box stands out from most others."""
-        # A box in a hole of the field has no rows and no ratio.
-        return len(self.boxes) > 1 and self.worst.ratio > 3.0 * float(
-            np.nanmedian([box.ratio for box in self.boxes])
-        )
+        return bool(self.map.size > 1 and np.nanmax(self.map) > 3.0 * np.nanmedian(self.map))
 
 
 def unexplained(evidence: WeakRows, coef: Floats) -> list[Unexplained] | None:
@@ -114,16 +102,13 @@ def unexplained(evidence: WeakRows, coef: Floats) -> list[Unexplained] | None:
     """
     terms = np.flatnonzero(coef.any(axis=1))
     columns = tuple(int(k) for k in terms)
-    residual = np.hstack([-coef[terms].T, np.eye(coef.shape[1])])
+    residual = as_columns(coef[terms])
     # A filled sample repeats the noise of its neighbours, which increases the variance of a sum.
     inflation = 1.0 + 2.0 * evidence.filled
     fields = [_Residuals(NoisyRows(rows.only(columns)), residual, inflation) for rows in evidence.rows]
     if any(has_slope(g) for part in fields for g, _ in part.noisy.rows.terms):
         return None
-    modes = modes_of(evidence, columns)
-    bands = (
-        [_Residuals(mode, residual, inflation) for mode in modes] if all(mode.known for mode in modes) else []
-    )
+    bands = [_Residuals(mode, residual, inflation) for mode in modes_of(evidence, columns)]
     judged = (_judged(fields, bands, evidence.rows, j) for j in range(coef.shape[1]))
     return [residuals for residuals in judged if residuals is not None]
 
@@ -152,41 +137,30 @@ def _judged(
     fields: Sequence[_Residuals], bands: Sequence[_Residuals], whole: Sequence[FieldRows], state: int
 ) -> Unexplained | None:
     """Steps 1 to 4 for one equation; None where noise explains its residuals."""
-    squares, expected, target, freedom, z_square = 0.0, 0.0, 0.0, 0.0, 0.0
-    boxes: list[list[tuple[Box, float]]] = []
-    count = 0
+    squares, expected, target, freedom, z_square, count = 0.0, 0.0, 0.0, 0.0, 0.0, 0
+    boxes: list[tuple[Floats, Floats]] = []
     for part in fields:
-        used = part.kept
-        if not used.any():
-            boxes.append([])
-            continue
-        variance = part.variance[:, state] + _FLOOR**2 * float(np.mean(part.size[used, state]))
+        used, rows = part.kept, part.noisy.rows
+        allowed = _FLOOR**2 * float(np.mean(part.size[used, state])) if used.any() else 0.0
+        z2 = part.values[:, state] ** 2 / np.maximum(part.variance[:, state] + allowed, 1e-300)
         squares += float(np.sum(part.values[used, state] ** 2))
         expected += float(np.sum(part.variance[used, state]))
         target += float(np.sum(part.target(state)[used] ** 2))
-        z2 = part.values[:, state] ** 2 / np.maximum(variance, 1e-300)
         count += int(used.sum())
-        freedom += _freedom(part.noisy.rows, None) * float(np.mean(used))
-        boxes.append(list(_boxes(part.noisy.rows, z2, used)))
+        freedom += _freedom(rows, None) * float(np.mean(used))
+        boxes.append(_by_place(rows, z2, used))
         z_square += float(np.sum(z2[used]))
     if not count:
         return None
     ratio = z_square / count
-    # Step 1.
-    tests = [_chance(ratio, freedom)]
-    # Boxes in a hole of the field have no rows.
-    pairs = [(box, dof) for part in boxes for box, dof in part if dof > 0]
-    # Step 2: the mean over all rows hardly shows a residual in one place.
-    tests.append(min((_chance(box.ratio, dof) for box, dof in pairs), default=1.0) * max(len(pairs), 1))
-    # Step 3: nor does it show a smooth residual, which is in few of many modes.
+    # Steps 1 to 3. The mean over all rows hardly shows a residual in one place, nor a smooth one, which is in
+    # few of many modes.
+    places = [pair for means, freedoms in boxes for pair in zip(means.flat, freedoms.flat, strict=True)]
     scales = [band for part in bands for band in _bands(part, state)]
-    tests.append(min((_chance(q, n) for q, n in scales), default=1.0) * max(len(scales), 1))
-    chance = min(1.0, *tests)
+    chance = min(1.0, _chance(ratio, freedom), _least_chance(places), _least_chance(scales))
     if chance > _TEST.level:
         return None
-    worst = max(
-        range(len(boxes)), key=lambda f: max((box.ratio for box, dof in boxes[f] if dof > 0), default=0.0)
-    )
+    worst = int(np.argmax([np.nanmax(means, initial=0.0) for means, _ in boxes]))
     # Step 4, in the field with the worst box.
     term, axis, taken = _varying(fields[worst], whole[worst], state)
     return Unexplained(
@@ -195,12 +169,19 @@ def _judged(
         ratio=ratio,
         chance=chance,
         field=worst,
-        boxes=tuple(box for box, _ in boxes[worst]),
-        shape=_divisions(fields[worst].noisy.rows),
+        boxes=_sides(fields[worst].noisy.rows),
+        map=boxes[worst][0],
         term=term,
         axis=axis,
         taken=taken,
     )
+
+
+def _least_chance(means: Sequence[tuple[float, float]]) -> float:
+    """The least of the chances of means of squares, with their degrees of freedom, times their number."""
+    # Boxes in a hole of the field have no rows.
+    chances = [_chance(ratio, freedom) for ratio, freedom in means if freedom > 0]
+    return min(chances, default=1.0) * max(len(chances), 1)
 
 
 def _chance(ratio: float, freedom: float) -> float:
@@ -234,10 +215,14 @@ def _freedom(rows: FieldRows, part: Sequence[Ints] | None) -> float:
     return total
 
 
-def _divisions(rows: FieldRows) -> tuple[int, ...]:
-    """Number of boxes along every axis, each with about four independent rows along it."""
-    each = [_correlation(rows, k) for k in range(len(rows.axes))]
-    return tuple(int(np.clip(round(_independent(c) / 4), 1, min(_TEST.boxes, len(c)))) for c in each)
+def _parts(rows: FieldRows) -> list[list[Ints]]:
+    """The rows of each box along every axis, about four independent ones in each."""
+    parts = []
+    for k in range(len(rows.axes)):
+        c = _correlation(rows, k)
+        number = int(np.clip(round(_independent(c) / 4), 1, min(_TEST.boxes, len(c))))
+        parts.append(np.array_split(np.argsort(_centres(rows, k), kind="stable"), number))
+    return parts
 
 
 def _centres(rows: FieldRows, k: int) -> Floats:
@@ -250,24 +235,28 @@ def _centres(rows: FieldRows, k: int) -> Floats:
     return np.asarray(x[axis.matrices[0].argmax(axis=1)])
 
 
-def _boxes(rows: FieldRows, z2: Floats, used: NDArray[np.bool_]) -> Iterator[tuple[Box, float]]:
-    """Step 2. Every box in which rows count, and its degrees of freedom."""
-    shape = tuple(axis.rows for axis in rows.axes)
-    cuts = _divisions(rows)
-    order = [np.argsort(_centres(rows, k), kind="stable") for k in range(len(shape))]
-    parts = [np.array_split(o, c) for o, c in zip(order, cuts, strict=True)]
+def _sides(rows: FieldRows) -> dict[str, list[list[float]]]:
+    """By axis, (low, high) of the boxes along it."""
+    sides = {}
+    for k, (axis, parts) in enumerate(zip((*rows.field.axes, rows.field.time), _parts(rows), strict=True)):
+        centres = [_centres(rows, k)[part] for part in parts]
+        sides[axis] = [[float(c.min()), float(c.max())] for c in centres]
+    return sides
+
+
+def _by_place(rows: FieldRows, z2: Floats, used: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Step 2. The mean of z² in every box, NaN where no rows count, and its degrees of freedom."""
+    shape, parts = tuple(axis.rows for axis in rows.axes), _parts(rows)
     z2, used = z2.reshape(shape), used.reshape(shape)
-    for corner in np.ndindex(*cuts):
-        places = [parts[k][i] for k, i in enumerate(corner)]
+    means = np.full([len(part) for part in parts], np.nan)
+    freedom = np.zeros(means.shape)
+    for corner in np.ndindex(*means.shape):
+        places = [part[i] for part, i in zip(parts, corner, strict=True)]
         inside = np.ix_(*places)
-        share = float(np.mean(used[inside]))
-        centres = [_centres(rows, k)[p] for k, p in enumerate(places)]
-        sides = tuple((float(c.min()), float(c.max())) for c in centres)
-        if share > 0:
-            ratio = float(np.mean(z2[inside][used[inside]]))
-            yield Box(sides, ratio), _freedom(rows, places) * share
-        else:
-            yield Box(sides, float("nan")), 0.0
+        if used[inside].any():
+            means[corner] = np.mean(z2[inside][used[inside]])
+            freedom[corner] = _freedom(rows, places) * float(np.mean(used[inside]))
+    return means, freedom
 
 
 def _bands(part: _Residuals, state: int) -> Iterator[tuple[float, float]]:

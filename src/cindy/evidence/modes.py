@@ -17,11 +17,10 @@ import numpy as np
 
 from cindy._arrays import Floats, Ints
 from cindy.basis import Term
-from cindy.evidence.grid_operators import apply, reduce
-from cindy.evidence.noise_in_terms import Unbiased
+from cindy.evidence.grid_operators import apply, products
 from cindy.evidence.weak import FieldRows, WeakRows, has_slope
 
-__all__ = ["Modes", "NoisyRows", "modes_of", "noise_covariance"]
+__all__ = ["Modes", "NoisyRows", "as_columns", "modes_of", "noise_covariance"]
 
 
 @dataclass(frozen=True)
@@ -68,20 +67,12 @@ class NoisyRows:
         """For every two columns that share noise, (rows,): the unbiased covariance of their noise."""
         rows = self.rows
         covariances: dict[tuple[int, int], Floats] = {}
-        squares = [{(a, b): w[a] * w[b] for a in w for b in w if a <= b} for w in self.weights]
-        noisy = list(dict.fromkeys(g for g, _ in rows.terms if rows.is_noisy(g)))
-        pairs = [(g, h) for i, g in enumerate(noisy) for h in noisy[i:] if rows.share_noise(g, h)]
+        squares = [products(weights) for weights in self.weights]
         # In stretches of time, so that the functions of a large field are never in memory as a whole.
-        for low, high in stretches(rows, len(noisy) + 2):
-            values, _ = rows.values(low, high)
-            unbiased = Unbiased(values, rows.noise)
-            weights = [*squares[:-1], {key: m[:, low:high] for key, m in squares[-1].items()}]
-            for g, h in pairs:
-                covariance = unbiased.covariance(g, h)
-                wanted = rows.order_pairs(g, h)
-                reduced = reduce(covariance, weights, set(wanted.values()))
-                for key, orders in wanted.items():
-                    covariances[key] = covariances.get(key, 0.0) + reduced[orders].ravel()
+        for low, high in stretches(rows, len({g for g, _ in rows.terms if rows.is_noisy(g)}) + 2):
+            part = [*squares[:-1], {key: m[:, low:high] for key, m in squares[-1].items()}]
+            for columns, covariance in rows.covariances(rows.unbiased(low, high), part):
+                covariances[columns] = covariances.get(columns, 0.0) + covariance.ravel()
         return covariances
 
     def shared(self, a: int, b: int) -> Floats | float:
@@ -110,21 +101,7 @@ class Modes(NoisyRows):
     axis. Along every axis there are mixtures of test functions that are independent under white noise and
     under its highest derivative (a generalized eigenvalue problem; on a ring they are waves). They make each
     of these products diagonal, or nearly so, and `variance` gives the variance of each mode.
-
-    rows: on a closer lattice than `chosen_by`, the rows for the choice of terms
     """
-
-    chosen_by: FieldRows
-
-    @property
-    def known(self) -> bool:
-        """Whether the noise of every mode is known: all rows count, and no derivative is a local estimate."""
-        if any(has_slope(g) for g, _ in self.rows.terms):
-            return False
-        states = self.rows.field.states
-        if not all(self.rows.noise.get(state, 0.0) > 0 for state in states):
-            return False
-        return self.chosen_by.kept is None
 
     @cached_property
     def turns(self) -> list[Floats]:
@@ -156,7 +133,7 @@ class Modes(NoisyRows):
             mixed = apply(turn, mixed, k)
         return mixed.reshape(-1, mixed.shape[-1])
 
-    def scatter(self, moved: Floats, residual: Floats) -> Floats | None:
+    def scatter(self, moved: Floats, residual: Floats) -> Floats:
         """(k, k) covariance of coefficients that residuals of modes (k, states, modes) move by `moved`."""
         sizes = [len(turn) for turn in self.turns]
         moved = moved.reshape(*moved.shape[:2], *sizes)
@@ -167,16 +144,28 @@ class Modes(NoisyRows):
 
 
 def modes_of(evidence: WeakRows, columns: tuple[int, ...]) -> list[Modes]:
-    """The modes of every field, for some terms of the basis."""
+    """The modes of every field, for some terms of the basis; none if the noise of some mode is not known.
+
+    It is known where all rows count and no derivative is a local estimate. The rows are on a closer lattice
+    than those for the choice of terms.
+    """
     if columns not in evidence.modes:
         # Errors and findings use the same columns one after the other. Older ones are not needed again.
         evidence.modes.clear()
-        evidence.modes[columns] = [
-            Modes(replace(rows, spacing=_MODES.spacing, most=_MODES.most_rows).only(columns), rows)
-            for rows in evidence.rows
-        ]
-    modes: list[Modes] = evidence.modes[columns]
-    return modes
+        slopes = any(has_slope(g) for rows in evidence.rows for g, _ in rows.only(columns).terms)
+        known = not slopes and all(
+            rows.kept is None and min(rows.noise.values()) > 0 for rows in evidence.rows
+        )
+        closer = [replace(rows, spacing=_MODES.spacing, most=_MODES.most_rows) for rows in evidence.rows]
+        modes = [Modes(rows.only(columns)) for rows in closer] if known else []
+        evidence.modes[columns] = modes
+    found: list[Modes] = evidence.modes[columns]
+    return found
+
+
+def as_columns(coef: Floats) -> Floats:
+    """(states, terms + states) the residual of every state as a sum of columns."""
+    return np.hstack([-coef.T, np.eye(coef.shape[1])])
 
 
 def noise_covariance(rows: FieldRows, influence: Floats, residual: Floats) -> Floats | None:
@@ -187,12 +176,15 @@ def noise_covariance(rows: FieldRows, influence: Floats, residual: Floats) -> Fl
 
     None where a derivative was estimated from neighbours: its noise is not that of one sample.
     """
+    used = [g for column, (g, _) in zip(residual.T, rows.terms, strict=True) if column.any()]
+    if any(has_slope(g) and rows.is_noisy(g) for g in used):
+        return None
     terms = influence.shape[-1]
     moved = np.tensordot(influence, rows.table[..., :terms], axes=(2, -1))
     return propagated(rows, moved * rows.field.weight, residual)
 
 
-def propagated(rows: FieldRows, moved: Floats, residual: Floats) -> Floats | None:
+def propagated(rows: FieldRows, moved: Floats, residual: Floats) -> Floats:
     """View 1. (k, k) covariance of coefficients, by the noise at every sample of one field.
 
     Test functions overlap, and their derivatives have both signs, so that a sample adds to one row and
@@ -205,15 +197,13 @@ def propagated(rows: FieldRows, moved: Floats, residual: Floats) -> Floats | Non
     in `FieldRows`).
 
     moved: (k, states, rows …) the change of coefficients by the residual of a state in a row
-    residual, None: as in `noise_covariance`
+    residual: as in `noise_covariance`
     """
     used: dict[Term, dict[tuple[int, ...], Floats]] = {}
     for column, (g, orders) in enumerate(rows.terms):
         if residual[:, column].any() and rows.is_noisy(g):
             by_orders = used.setdefault(g, {})
             by_orders[orders] = by_orders.get(orders, 0.0) + residual[:, column]
-    if any(has_slope(g) for g in used):
-        return None
     total = np.zeros((len(moved), len(moved)))
     for low, high in stretches(rows, len(moved) * max(len(used), 1)):
         total += _stretch(rows, used, moved, low, high)
@@ -237,8 +227,7 @@ def _stretch(
     near = np.flatnonzero((time.starts < high) & (time.stops > low))
     if not len(near):
         return np.zeros((len(moved), len(moved)))
-    values, _ = rows.values(low, high)
-    unbiased = Unbiased(values, rows.noise)
+    unbiased = rows.unbiased(low, high)
     functions = list(used)
     influences = [
         _influence(rows, used[g], moved[..., near], near, low, high).reshape(len(moved), -1)

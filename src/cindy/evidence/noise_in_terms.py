@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import product as cartesian
 from typing import Any
 
@@ -64,36 +64,37 @@ class Unbiased:
     noise: Mapping[str, float]
     slopes: Mapping[Factor, tuple[Floats, Floats]] = field(default_factory=dict)
     _powers: dict[tuple[str, int], Floats] = field(default_factory=dict)
+    _known: dict[Term, Floats] = field(default_factory=dict)
 
     def __call__(self, term: Term) -> Floats:
-        """The term at every sample."""
+        """The term at every sample, which is kept."""
+        if term not in self._known:
+            self._known[term] = self._of(term)
+        return self._known[term]
+
+    def _of(self, term: Term) -> Floats:
         curved = [f for f in term if f.kind in ("sin", "cos", "call")]
         mixed = {name for f in curved for name in f.variables if self.noise.get(name, 0.0) > 0}
-        result: Floats | None = None
         averaged = list(curved) if mixed else []
-        for factor in term:
-            if factor.kind == "variable" and factor.variables[0] not in mixed:
-                part = self._power(factor.variables[0], factor.power)
-            elif factor.kind == "derivative":
-                estimate, variance = self.slopes[factor.base]
-                part = hermite(estimate, factor.power, variance)
-            elif factor.kind == "variable":
-                averaged.append(factor)
-                continue
-            elif mixed:
-                continue
-            else:
-                part = _evaluated(factor, self.values)
-            result = part if result is None else result * part
+        averaged += [f for f in term if f.kind == "variable" and f.variables[0] in mixed]
+        parts = [self._alone(factor) for factor in term if factor not in averaged]
         if averaged:
-            part = self._averaged(averaged, sorted(mixed))
-            result = part if result is None else result * part
-        return np.ones(next(iter(self.values.values())).shape) if result is None else result
+            parts.append(self._averaged(averaged, sorted(mixed)))
+        return reduce(np.multiply, parts) if parts else np.ones(next(iter(self.values.values())).shape)
+
+    def _alone(self, factor: Factor) -> Floats:
+        """A factor whose noise no function in the term shares."""
+        if factor.kind == "variable":
+            return self._power(factor.variables[0], factor.power)
+        if factor.kind == "derivative":
+            estimate, variance = self.slopes[factor.base]
+            return hermite(estimate, factor.power, variance)
+        return np.asarray(_evaluated(factor, self.values))
 
     def covariance(self, g: Term, h: Term) -> Floats:
         """The unbiased covariance of the noise of two terms at every sample."""
         # ĝ ĥ has the mean g h + cov and (g h)^ the mean g h, so the true values drop out.
-        return self(g) * self(h) - self(product((*g, *h), tuple(self.values)))
+        return self(g) * self(h) - self._of(product((*g, *h), tuple(self.values)))
 
     def _power(self, name: str, power: int) -> Floats:
         if power == 1:

@@ -176,10 +176,6 @@ class _Screen:
             return [field]
         return [field.part(a, b) for a, b in pairwise([0, *(k + 1 for k in self.cuts), len(field)])]
 
-    def _rough(self, state: str, k: int) -> Floats:
-        """e along an axis; NaN where a neighbour is missing or beyond the end."""
-        return _rough(self.values[state], k, around=self.axes[k] in self.periods)
-
     def _without_false_periods(self) -> _Screen:
         """Step 1."""
         screen = self
@@ -199,7 +195,8 @@ class _Screen:
 
     def _seam(self, state: str, k: int) -> tuple[float, float, float]:
         """Mean squares of e: across the seam, inside (98 % quantile), and the largest that noise explains."""
-        squares = np.moveaxis(self._rough(state, k) ** 2, k, 0).reshape(self.field.shape[k], -1)
+        rough = _rough(self.values[state], k, around=True)
+        squares = np.moveaxis(rough**2, k, 0).reshape(self.field.shape[k], -1)
         known = np.isfinite(squares)
         sums, counts = np.where(known, squares, 0.0).sum(axis=1), known.sum(axis=1)
         by_place = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
@@ -228,11 +225,12 @@ class _Screen:
     def _dead(self, state: str) -> Mask | None:
         """Step 2. Places whose samples do not fit their neighbours in space at most times."""
         u, n = self.values[state], len(self.field)
-        space = range(len(self.field.axes))
+        space = [axis in self.periods for axis in self.field.axes]
         sigma = self.least[state]
         # Zero where no axis has enough neighbours, at ends and beside holes.
-        rough = np.nan_to_num(np.fmin.reduce([np.abs(self._rough(state, k)) for k in space]))
-        low, high = _neighbours(u, list(space), [a in self.periods for a in self.field.axes])
+        along = [np.abs(_rough(u, k, around=ring)) for k, ring in enumerate(space)]
+        rough = np.nan_to_num(np.fmin.reduce(along))
+        low, high = _neighbours(u, space)
         with np.errstate(invalid="ignore"):
             outside = np.maximum(u - high, low - u) > 4 * sigma
         size = np.sqrt(np.mean(rough**2, axis=-1))
@@ -249,13 +247,12 @@ class _Screen:
 
     def _outliers(self, state: str) -> Mask | None:
         """Step 4. Samples that fit no axis and lie outside the range of their neighbours."""
-        screen, outliers = self, np.zeros(self.values[state].shape, dtype=bool)
-        sigma = self.least[state]
+        u, sigma = self.values[state], self.least[state]
+        outliers = np.zeros(u.shape, dtype=bool)
         around = [axis in self.periods for axis in self.axes]
         for _ in range(3):
-            u = screen.values[state]
-            rough = [np.abs(screen._rough(state, k)) for k in range(u.ndim)]
-            low, high = _neighbours(u, list(range(u.ndim)), around)
+            rough = [np.abs(_rough(u, k, around=ring)) for k, ring in enumerate(around)]
+            low, high = _neighbours(u, around)
             with np.errstate(invalid="ignore"):
                 far = (np.maximum(u - high, low - u) > 3 * sigma) & np.isfinite(rough).any(axis=0)
                 # Axes without enough neighbours, at an end or beside a hole, do not count.
@@ -265,16 +262,14 @@ class _Screen:
             if not far.any():
                 break
             outliers |= far
-            screen = screen._without(state, None, far)
+            u = np.where(far, np.nan, u)
         return outliers if 0 < outliers.mean() <= _MOST else None
 
-    def _without(self, state: str, kind: FaultKind | None, bad: Mask | None) -> _Screen:
-        """The screen with some samples missing, and a fault of this kind if one is given."""
+    def _without(self, state: str, kind: FaultKind, bad: Mask | None) -> _Screen:
+        """The screen with some samples missing, and a fault of this kind."""
         if bad is None or not bad.any():
             return self
         values = {**self.values, state: np.where(bad, np.nan, self.values[state])}
-        if kind is None:
-            return replace(self, values=values)
         places = bad.all(axis=-1)
         dead = kind == "dead-pixels"
         where: tuple[float, ...] = ()
@@ -405,10 +400,13 @@ def _rough(u: Floats, k: int, *, around: bool) -> Floats:
     return np.moveaxis(e, 0, k)
 
 
-def _neighbours(u: Floats, along: list[int], around: list[bool]) -> tuple[Floats, Floats]:
-    """(smallest, largest) of the two nearest samples on either side along some axes."""
+def _neighbours(u: Floats, around: Sequence[bool]) -> tuple[Floats, Floats]:
+    """(smallest, largest) of the two nearest samples on either side along the first axes.
+
+    around: of each of these axes, whether it runs around a ring
+    """
     low, high = np.full(u.shape, np.inf), np.full(u.shape, -np.inf)
-    for k, ring in zip(along, around, strict=True):
+    for k, ring in enumerate(around):
         moved = np.moveaxis(u, k, 0)
         for shift in (-2, -1, 1, 2):
             near = np.roll(moved, shift, 0)

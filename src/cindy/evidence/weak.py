@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
-from cindy.basis import Basis, Factor, Term, product
+from cindy.basis import Basis, Factor, Term
 from cindy.calculus import derivative_weights
 from cindy.data import Field
 from cindy.errors import DataError
@@ -38,6 +38,7 @@ from cindy.evidence.grid_operators import (
     bumps,
     counted,
     integrals,
+    products,
     reduce,
 )
 from cindy.evidence.noise_in_terms import Unbiased
@@ -60,19 +61,16 @@ _MODES = 24
 
 
 @dataclass(frozen=True, eq=False)
-class Slab:
-    """The rows of one stretch of time, or of one portion of it.
+class Gathered:
+    """Rows as triangles that can be added.
 
-    part: number of the stretch of time
-    boxes: one matrix (rows, terms + states) for each box of space
-    spurious: (terms + states, terms + states) what noise adds to the sum of their Gram matrices
-    samples: number of values that were read for the first time
+    blocks, labels: one for each box of space and time, and its place
+    spurious: (terms + states, terms + states) what noise adds to the Gram matrix of all blocks
+    samples: number of values that were read
     """
 
-    part: int
-    boxes: tuple[Floats, ...]
-    begin: float
-    end: float
+    blocks: tuple[LeastSquares, ...]
+    labels: tuple[str, ...]
     spurious: Floats
     samples: int
 
@@ -173,22 +171,38 @@ class FieldRows:
             cuts[k] += 1
         return tuple(int(c) for c in cuts)
 
-    def slabs(self, blocks: int) -> Iterator[Slab]:
-        """Step 2. The rows, one stretch of time after the other, for about this number of blocks."""
-        cuts, read = self.divisions(blocks), 0
+    def gathered(self, blocks: int, name: str, told: Callable[[int], None]) -> Gathered:
+        """Step 4. The rows in about this number of boxes, one stretch of time after the other.
+
+        name: of the field, for the labels; told: called with the number of values that were read
+        """
+        cuts, read, samples = self.divisions(blocks), 0, 0
+        spurious = np.zeros((len(self.terms),) * 2)
+        boxes: dict[tuple[int, int], LeastSquares] = {}
+        times: dict[tuple[int, int], tuple[float, float]] = {}
+        t = self.field.t[:: self.form.steps[-1]]
         for part, piece, low, high in self._pieces(cuts[-1]):
-            fresh = max(0, high - max(read, low)) * int(np.prod(self.field.shape[:-1]))
+            samples += max(0, high - max(read, low)) * int(np.prod(self.field.shape[:-1]))
             read = max(read, high)
-            yield self._slab(part, piece, low, high, fresh, cuts[:-1])
+            factors, noise = self._factored(piece, low, high, cuts[:-1])
+            spurious += noise
+            for k, lot in factors:
+                key = part, k
+                boxes[key] = boxes[key] + lot if key in boxes else lot
+                times[key] = times.get(key, (float(t[low]),))[0], float(t[high - 1])
+            told(samples)
+        labels = [
+            f"{name}, box {k}, {self.field.time} = {times[part, k][0]:.6g} … {times[part, k][1]:.6g}"
+            for part, k in boxes
+        ]
+        return Gathered(tuple(boxes.values()), tuple(labels), spurious, samples)
 
     @cached_property
     def table(self) -> Floats:
         """(rows along space …, rows in time, columns): all rows; 0 where they do not count."""
         table = np.empty((*(a.rows for a in self.axes), len(self.terms)))
         for _, piece, low, high in self._pieces():
-            values, _ = self.values(low, high)
-            axes = self._cut(piece, low, high)
-            rows, _ = self._table(axes, Unbiased(values, self.noise, self._slopes(values)))
+            rows = self._table(self._cut(piece, low, high), self.unbiased(low, high))
             if self.kept is not None:
                 rows = np.where(self.kept[..., piece, None], rows, 0.0)
             table[..., piece, :] = rows
@@ -240,32 +254,31 @@ class FieldRows:
             count += 1
         return [p for p in np.array_split(part, count) if len(p)]
 
-    def _slab(self, part: int, piece: Ints, low: int, high: int, fresh: int, cuts: tuple[int, ...]) -> Slab:
-        """The rows of one portion. On return its arrays are freed, before those of the next."""
-        axes = self._cut(piece, low, high)
-        values, _ = self.values(low, high)
-        keep = None if self.kept is None else self.kept[..., piece]
-        unbiased = Unbiased(values, self.noise, self._slopes(values))
-        table, evaluated = self._table(axes, unbiased)
-        spurious = self._spurious(axes, keep, unbiased, evaluated)
-        scale = np.sqrt(self.field.weight)
-        boxes = tuple(scale * box for box in _boxes(table, keep, cuts))
-        t = self.field.t[:: self.form.steps[-1]]
-        return Slab(part, boxes, float(t[low]), float(t[high - 1]), spurious * self.field.weight, fresh)
+    def _factored(
+        self, piece: Ints, low: int, high: int, cuts: tuple[int, ...]
+    ) -> tuple[list[tuple[int, LeastSquares]], Floats]:
+        """The rows of one portion by number of the box in space, and what noise adds to their Gram matrix.
 
-    def _table(self, axes: list[AxisRows], unbiased: Unbiased) -> tuple[Floats, dict[Term, Floats]]:
-        """The rows, and the functions of the fields at the samples, from which `_spurious` is computed."""
-        functions = list(dict.fromkeys(g for g, _ in self.terms))
+        On return its arrays are freed, before those of the next.
+        """
+        axes, unbiased = self._cut(piece, low, high), self.unbiased(low, high)
+        keep = None if self.kept is None else self.kept[..., piece]
+        table, spurious = self._table(axes, unbiased), self._spurious(axes, keep, unbiased)
+        scale, terms = np.sqrt(self.field.weight), len(self.terms) - len(self.field.states)
+        boxes = enumerate(_boxes(table, keep, cuts))
+        factors = [(k, LeastSquares(triangle(scale * box), terms, len(box))) for k, box in boxes if len(box)]
+        return factors, spurious * self.field.weight
+
+    def _table(self, axes: list[AxisRows], unbiased: Unbiased) -> Floats:
+        """The rows of some samples."""
         table = np.empty((*(a.rows for a in axes), len(self.terms)))
-        evaluated: dict[Term, Floats] = {}
-        for g in functions:
-            evaluated[g] = unbiased(g)
+        for g in dict.fromkeys(g for g, _ in self.terms):
             wanted = {orders for inner, orders in self.terms if inner == g}
-            reduced = reduce(evaluated[g], [a.matrices for a in axes], wanted)
+            reduced = reduce(unbiased(g), [a.matrices for a in axes], wanted)
             for column, (inner, orders) in enumerate(self.terms):
                 if inner == g:
                     table[..., column] = reduced[orders]
-        return table, evaluated
+        return table
 
     def values(self, low: int, high: int) -> tuple[dict[str, Floats], NDArray[np.bool_] | None]:
         """All variables at the samples low … high − 1 of the thinned grid, and where all are present."""
@@ -280,6 +293,11 @@ class FieldRows:
                 valid = ~missing if valid is None else valid & ~missing
             values[name] = raw
         return values, valid
+
+    def unbiased(self, low: int, high: int) -> Unbiased:
+        """The functions of the fields at the samples low … high − 1."""
+        values, _ = self.values(low, high)
+        return Unbiased(values, self.noise, self._slopes(values))
 
     def _slopes(self, values: Mapping[str, Floats]) -> dict[Factor, tuple[Floats, Floats]]:
         """First derivatives at the samples by local polynomials, and the variance of their noise."""
@@ -300,45 +318,40 @@ class FieldRows:
             slopes[factor] = apply(weights, values[name], k), (size**2).reshape(shape)
         return slopes
 
-    def _spurious(
-        self,
-        axes: list[AxisRows],
-        keep: NDArray[np.bool_] | None,
-        unbiased: Unbiased,
-        evaluated: Mapping[Term, Floats],
-    ) -> Floats:
-        """The sum over rows of the covariance of the columns' noise, without bias.
-
-        Noise in different samples is independent, so that the covariance of two columns in a row is the sum
-        over samples of the product of their weights and the covariance there. Its unbiased estimate is ĝ ĥ −
-        (g h)^, where the hat marks a function evaluated without the bias of noise.
-        """
-        size = len(self.terms)
-        total = np.zeros((size, size))
-        # Locally estimated derivatives share noise between samples, and are not corrected.
-        noisy = [g for g in evaluated if self.is_noisy(g) and not has_slope(g)]
-        squares = [_squares(axis, summed=keep is None) for axis in axes]
-        for i, g in enumerate(noisy):
-            for h in noisy[i:]:
-                if not self.share_noise(g, h):
-                    continue
-                # ĝ ĥ has the mean g h + cov and (g h)^ the mean g h, so the true values drop out.
-                covariance = evaluated[g] * evaluated[h] - unbiased(product((*g, *h), self.field.variables))
-                pairs = self.order_pairs(g, h)
-                reduced = reduce(covariance, squares, set(pairs.values()))
-                for (a, b), key in pairs.items():
-                    value = float(reduced[key].sum() if keep is None else reduced[key][keep].sum())
-                    total[a, b] = total[b, a] = value
+    def _spurious(self, axes: list[AxisRows], keep: NDArray[np.bool_] | None, unbiased: Unbiased) -> Floats:
+        """The sum over rows of the covariance of the columns' noise, without bias."""
+        total = np.zeros((len(self.terms),) * 2)
+        squares = [products(a.matrices) for a in axes]
+        if keep is None:
+            # All rows count, so that they are summed before the samples are.
+            squares = [{key: m.sum(axis=0, keepdims=True) for key, m in axis.items()} for axis in squares]
+        for (a, b), rows in self.covariances(unbiased, squares):
+            total[a, b] = total[b, a] = float(rows.sum() if keep is None else rows[keep].sum())
         return total
 
-    def order_pairs(self, g: Term, h: Term) -> dict[tuple[int, int], tuple[tuple[int, int], ...]]:
-        """The columns of g with those of h, and the derivative orders of both along every axis."""
-        return {
-            (a, b): tuple((min(p), max(p)) for p in zip(orders, others, strict=True))
-            for a, (inner, orders) in enumerate(self.terms)
-            for b, (other, others) in enumerate(self.terms)
-            if inner == g and other == h and (g != h or a <= b)
-        }
+    def covariances(
+        self, unbiased: Unbiased, squares: Sequence[Mapping[tuple[int, int], Floats]]
+    ) -> Iterator[tuple[tuple[int, int], Floats]]:
+        """Every two columns that share noise, with the covariance of their noise in each row, without bias.
+
+        Noise in different samples is independent, so that the covariance of two columns in a row is the sum
+        over samples of the product of their weights and the covariance there.
+
+        squares: for every axis the products of the weights of two orders
+        """
+        # Locally estimated derivatives share noise between samples, and are not corrected.
+        noisy = [g for g in dict.fromkeys(g for g, _ in self.terms) if self.is_noisy(g) and not has_slope(g)]
+        for i, g in enumerate(noisy):
+            for h in noisy[i:]:
+                if self.share_noise(g, h):
+                    pairs = {
+                        (a, b): tuple((min(p), max(p)) for p in zip(orders, others, strict=True))
+                        for a, (inner, orders) in enumerate(self.terms)
+                        for b, (other, others) in enumerate(self.terms)
+                        if inner == g and other == h and (g != h or a <= b)
+                    }
+                    reduced = reduce(unbiased.covariance(g, h), squares, set(pairs.values()))
+                    yield from ((columns, reduced[orders]) for columns, orders in pairs.items())
 
     def is_noisy(self, g: Term) -> bool:
         """Whether noise enters a function of the fields."""
@@ -357,13 +370,6 @@ def _boxes(table: Floats, keep: NDArray[np.bool_] | None, cuts: tuple[int, ...])
         inside = tuple(slice(e[i], e[i + 1]) for e, i in zip(edges, corner, strict=True))
         rows = table[inside].reshape(-1, table.shape[-1])
         yield rows if keep is None else rows[keep[inside].ravel()]
-
-
-def _squares(axis: AxisRows, *, summed: bool) -> dict[tuple[int, int], Floats]:
-    """`AxisRows.squares` of every two orders; summed over the rows if all rows count."""
-    orders = sorted(axis.matrices)
-    squares = {(a, b): axis.squares(a, b) for i, a in enumerate(orders) for b in orders[i:]}
-    return {key: m.sum(axis=0, keepdims=True) for key, m in squares.items()} if summed else squares
 
 
 def has_slope(g: Term) -> bool:
@@ -386,25 +392,9 @@ def _slope_weights(x: Floats, half: int, period: float | None) -> Floats:
         return np.asarray(derivative_weights(x, order=1, degree=degree, half_width=half).toarray())
     around = np.concatenate([x[-half:] - period, x, x[:half] + period])
     wide = derivative_weights(around, order=1, degree=degree, half_width=half).toarray()[half:-half]
-    folded = wide[:, half:-half].copy()
-    folded[:, -half:] += wide[:, :half]
-    folded[:, :half] += wide[:, -half:]
-    return np.asarray(folded)
-
-
-@dataclass(frozen=True, eq=False)
-class Gathered:
-    """Rows as triangles that can be added.
-
-    blocks, labels: one for each box of space and time, and its place
-    spurious: (terms + states, terms + states) what noise adds to the Gram matrix of all blocks
-    samples: number of values that were read
-    """
-
-    blocks: tuple[LeastSquares, ...]
-    labels: tuple[str, ...]
-    spurious: Floats
-    samples: int
+    folded = np.zeros((len(x), len(x)))
+    np.add.at(folded.T, np.arange(-half, len(x) + half) % len(x), wide.T)
+    return folded
 
 
 @dataclass(frozen=True, eq=False)
@@ -438,10 +428,6 @@ class WeakRows:
 
         noise: of fields, where it is not to be measured
         """
-        if not isinstance(basis, Basis):
-            raise DataError(
-                f"accumulate: `basis` must be a basis such as Derivatives(3, 2), but is {basis!r}."
-            )
         if not form.for_fields:
             raise DataError(
                 f"{type(form).__name__} is for trajectories; fields on a grid of space and time take Weak()."
@@ -462,34 +448,23 @@ class WeakRows:
 
     def gathered(self, blocks: int, progress: Callable[[int, int | None], None] | None = None) -> Gathered:
         """Step 4. The rows in about this number of blocks, in one pass over the values."""
-        first, size = self.fields[0], int(sum(np.prod(f.shape) for f in self.fields))
-        terms = len(self.basis.names(first.variables))
-        spurious = np.zeros((terms + len(first.states),) * 2)
-        parts: list[LeastSquares] = []
-        labels: list[str] = []
-        samples = 0
-        for i, (field, rows) in enumerate(zip(self.fields, self.rows, strict=True)):
-            name = field.name or (f"field {i}" if len(self.fields) > 1 else "field")
-            boxes: dict[tuple[int, int], LeastSquares] = {}
-            times: dict[tuple[int, int], tuple[float, float]] = {}
-            for slab in rows.slabs(max(1, round(blocks * rows.share))):
-                spurious += slab.spurious
-                samples += slab.samples
-                for k, box in enumerate(slab.boxes):
-                    if len(box):
-                        key = slab.part, k
-                        lot = LeastSquares(triangle(box), terms, len(box))
-                        boxes[key] = boxes[key] + lot if key in boxes else lot
-                        times[key] = times.get(key, (slab.begin,))[0], slab.end
-                if progress is not None:
-                    progress(samples, size)
-            for key, block in boxes.items():
-                begin, end = times[key]
-                parts.append(block)
-                labels.append(f"{name}, box {key[1]}, {field.time} = {begin:.6g} … {end:.6g}")
-        if not parts:
+        size, parts = int(sum(np.prod(f.shape) for f in self.fields)), list[Gathered]()
+
+        def told(done: int) -> None:
+            if progress is not None:
+                progress(sum(part.samples for part in parts) + done, size)
+
+        for i, rows in enumerate(self.rows):
+            name = rows.field.name or (f"field {i}" if len(self.fields) > 1 else "field")
+            parts.append(rows.gathered(max(1, round(blocks * rows.share)), name, told))
+        if not any(part.blocks for part in parts):
             raise DataError(
                 "accumulate: there are no rows, because every test function touches a missing value. Give "
                 "smaller half_widths to Weak, or fill small holes."
             )
-        return Gathered(tuple(parts), tuple(labels), spurious, samples)
+        return Gathered(
+            tuple(block for part in parts for block in part.blocks),
+            tuple(label for part in parts for label in part.labels),
+            np.sum([part.spurious for part in parts], axis=0),
+            sum(part.samples for part in parts),
+        )

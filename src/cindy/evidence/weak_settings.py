@@ -150,28 +150,28 @@ def _chosen_widths(
     relative = min(noise[s] / max(float(np.sqrt(np.nanmean(slabs[0][s] ** 2))), 1e-300) for s in field.states)
     # The limits are rounding, at a millionth of the field, and the size of the field itself.
     edge = _WIDTHS.edge * min(max(relative, 1e-6), 1.0)
-    half_widths, lengths, steps = [], [], []
+    samples, lengths, steps = [], [], []
     for k, axis in enumerate((*field.axes, field.time)):
         x = field.coordinate(axis)[:: thin[k]]
         period = field.period(axis) if axis != field.time else None
-        length = period or float(x[-1] - x[0])
-        step = length / (len(x) if period else len(x) - 1)
-        fastest = max(
-            _corner(slab, state, k, thin[k], period is not None) for slab in slabs for state in field.states
-        )
-        m = _width(fastest, edge, derivatives[k], most=len(x) // 2 if period else (len(x) - 1) / 2.5)
-        half_widths.append(m * step)
-        lengths.append(length)
-        steps.append(step)
-    return _narrowed(half_widths, lengths, steps, derivatives, edge, terms, len(fields))
-
-
-def _corner(slab: Field, state: str, axis: int, thin: int, periodic: bool) -> float:
-    """The corner of the spectrum of a state along an axis."""
-    values = slab[state]
-    cut = [slice(None)] * values.ndim
-    cut[axis] = slice(None, None, thin)
-    return corner(values[tuple(cut)], axis, periodic=periodic)
+        cut = (slice(None),) * k + (slice(None, None, thin[k]),)
+        corners = [
+            corner(slab[s][cut], k, periodic=period is not None) for slab in slabs for s in field.states
+        ]
+        most = len(x) // 2 if period else (len(x) - 1) / 2.5
+        samples.append(_width(max(corners), edge, derivatives[k], most=most))
+        lengths.append(period or float(x[-1] - x[0]))
+        steps.append(lengths[-1] / (len(x) if period else len(x) - 1))
+    widths, least = np.multiply(samples, steps), _WIDTHS.fewest * np.array(steps)
+    # Step 4: smaller along all axes alike, until there are enough independent rows for the terms.
+    for _ in range(60):
+        # The number of boxes side by side that share no sample; at least one along each axis.
+        independent = len(fields) * float(np.prod(np.maximum(np.array(lengths) / widths - 1.0, 1.0)))
+        if independent >= _WIDTHS.independent * terms or np.all(widths <= least):
+            break
+        widths = np.maximum(0.95 * widths, least)
+    powers = [_power(w / s, edge, order) for w, s, order in zip(widths, steps, derivatives, strict=True)]
+    return tuple(float(w) for w in widths), tuple(powers)
 
 
 def _width(fastest: float, edge: float, order: int, *, most: float) -> float:
@@ -199,24 +199,3 @@ def _power(m: float, edge: float, order: int) -> int:
     """
     needed = np.log(edge) / np.log((2 * m - 1) / m**2) + 0.5 * order
     return int(np.clip(np.ceil(needed), order + 2, _WIDTHS.highest_power))
-
-
-def _narrowed(
-    half_widths: list[float],
-    lengths: list[float],
-    steps: list[float],
-    derivatives: list[int],
-    edge: float,
-    terms: int,
-    fields: int,
-) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Step 4. Smaller widths along all axes alike, until there are enough independent rows for the terms."""
-    widths, least = np.array(half_widths), _WIDTHS.fewest * np.array(steps)
-    for _ in range(60):
-        # The number of boxes side by side that share no sample; at least one along each axis.
-        independent = fields * float(np.prod(np.maximum(np.array(lengths) / widths - 1.0, 1.0)))
-        if independent >= _WIDTHS.independent * terms or np.all(widths <= least):
-            break
-        widths = np.maximum(0.95 * widths, least)
-    powers = [_power(w / s, edge, order) for w, s, order in zip(widths, steps, derivatives, strict=True)]
-    return tuple(float(w) for w in widths), tuple(powers)

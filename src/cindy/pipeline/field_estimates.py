@@ -15,19 +15,19 @@ through the residual, so this is repeated a few times.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
-from cindy.evidence import Modes, WeakRows, Whitened, modes_of, noise_covariance
+from cindy.evidence import Modes, WeakRows, Whitened, as_columns, modes_of, noise_covariance
 from cindy.pipeline.inference import Estimates
 from cindy.problem import Problem
 from cindy.regression import Regression, binding
 from cindy.selection import EFFORT
+from cindy.summary import Summary
 
-__all__ = ["as_columns", "estimated", "leaves", "weighed", "with_noise_errors"]
+__all__ = ["estimated", "leaves", "squares_left", "weighed", "with_noise_errors"]
 
 
 def estimated(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates:
@@ -43,9 +43,7 @@ def leaves(coefs: Sequence[Floats], evidence: WeakRows) -> Floats | None:
     """
     terms = np.flatnonzero(np.any([coef.any(axis=1) for coef in coefs], axis=0))
     modes = modes_of(evidence, tuple(terms.tolist()))
-    if not all(mode.known for mode in modes):
-        return None
-    return np.array([_Weighing(modes, coef[terms]).left(coef[terms]) for coef in coefs])
+    return None if not modes else np.array([_left(modes, coef[terms]) for coef in coefs])
 
 
 def with_noise_errors(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates:
@@ -56,7 +54,7 @@ def with_noise_errors(problem: Problem, plain: Estimates, evidence: WeakRows) ->
     """
     summary = problem.summary
     support, width = np.flatnonzero(plain.coef), plain.coef.shape[1]
-    if summary.calibration is None or summary.spurious is None or not len(support):
+    if summary.calibration is None or not len(support):
         return plain
     # The residual of an equation is a sum of columns, −ξ for its terms and 1 for its target: the noise of
     # each column is known, hence that of the residual.
@@ -71,7 +69,9 @@ def with_noise_errors(problem: Problem, plain: Estimates, evidence: WeakRows) ->
     by_noise = np.sqrt(np.diagonal(total))
     # Unlike the noise at samples, the scatter between blocks contains errors of the equations.
     by_blocks = plain.error.ravel()[support]
-    share = _unexplained(summary.total.factor, summary.spurious, residual)[support % width]
+    left, noise = squares_left(summary, plain.coef)
+    by_rows = np.divide(noise, left, out=np.zeros_like(left), where=left > 0)
+    share = np.clip(1.0 - EFFORT.field_estimates_scatter * by_rows, 0.0, 1.0)[support % width]
     error = np.sqrt(by_noise**2 + share * by_blocks**2)
     # A coefficient that an equality fixes has no error but rounding.
     error[by_blocks == 0] = 0.0
@@ -103,14 +103,11 @@ def _influence(problem: Problem, calibration: Floats, support: Ints) -> Floats:
     return (influence * problem.form.unit.ravel()[:, None, None])[support]
 
 
-def _unexplained(factor: Floats, spurious: Floats, residual: Floats) -> Floats:
-    """(states,) the share of the squared residuals that noise does not explain."""
-    left = np.sum((factor @ residual.T) ** 2, axis=0)
-    noise = np.sum((residual @ spurious) * residual, axis=1)
-    share = 1.0 - EFFORT.field_estimates_scatter * np.divide(
-        noise, left, out=np.zeros_like(left), where=left > 0
-    )
-    return np.asarray(np.clip(share, 0.0, 1.0))
+def squares_left(summary: Summary, coef: Floats) -> tuple[Floats, Floats]:
+    """(states,) squares that coefficients (terms, states) leave of the rows, and those that noise adds."""
+    residual, spurious = as_columns(coef), summary.spurious
+    left = np.sum((summary.total.factor @ residual.T) ** 2, axis=0)
+    return left, np.zeros_like(left) if spurious is None else np.sum((residual @ spurious) * residual, axis=1)
 
 
 def weighed(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates | None:
@@ -127,12 +124,11 @@ def weighed(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates
         return None
     terms = np.unique(support // width)
     modes = modes_of(evidence, tuple(terms.tolist()))
-    if not all(mode.known for mode in modes):
+    if not modes:
         return None
-    fit = _Weighing(modes, plain.coef[terms])
     # An equation whose residual is larger than its noise is wrong or lacks a term: its weights would rest on
     # a wrong model, and its least-squares estimate stays.
-    sure = np.flatnonzero(fit.left(plain.coef[terms]) < EFFORT.field_estimates_explained)
+    sure = np.flatnonzero(_left(modes, plain.coef[terms]) < EFFORT.field_estimates_explained)
     regression = binding(problem.regression, support)
     groups = [g for g in regression.groups if np.isin(g, sure).all()]
     within = np.isin(support % width, np.concatenate([np.zeros(0, dtype=np.intp), *groups]))
@@ -140,7 +136,8 @@ def weighed(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates
     if not len(used):
         return None
     place = np.searchsorted(terms, used // width) * width + used % width
-    solution = fit.at(place, _directions(regression, problem.form.unit, support, within))
+    directions = _directions(regression, problem.form.unit, support, within)
+    solution = _weighted(modes, plain.coef[terms], place, directions)
     return None if solution is None else _replaced(problem, plain, within, *solution)
 
 
@@ -191,59 +188,45 @@ def _directions(regression: Regression, unit: Floats, support: Ints, within: NDA
     return np.asarray((np.hstack(parts) * unit.ravel()[support][:, None])[within])
 
 
-@dataclass(frozen=True, eq=False)
-class _Weighing:
-    """Generalized least squares over the modes of fields.
+def _left(modes: Sequence[Modes], coef: Floats) -> Floats:
+    """(states,) mean squared residual of coefficients (terms, states), in units of its noise."""
+    residual = as_columns(coef)
+    total = np.zeros(len(residual))
+    for mode in modes:
+        rest, noise = (mode.table @ residual.T).T, mode.variance(residual)
+        total += np.sum(np.divide(rest**2, noise, out=np.full_like(rest, np.inf), where=noise > 0), axis=1)
+    return total / sum(len(mode.table) for mode in modes)
 
-    start: (terms, states) the coefficients that give the first weights
+
+def _weighted(
+    modes: Sequence[Modes], first: Floats, support: Ints, directions: Floats
+) -> tuple[Floats, Floats] | None:
+    """The coefficients on a support (flat indices) that move in some directions, and their covariance.
+
+    None where the columns depend on each other, or residuals are larger than noise explains.
+
+    first: (terms, states) the coefficients that give the first weights
     """
-
-    modes: list[Modes]
-    start: Floats
-
-    def left(self, coef: Floats) -> Floats:
-        """(states,) mean squared residual of coefficients, in units of its noise."""
-        residual = as_columns(coef)
-        total = np.zeros(len(residual))
-        for mode in self.modes:
-            rest, noise = (mode.table @ residual.T).T, mode.variance(residual)
-            total += np.sum(
-                np.divide(rest**2, noise, out=np.full_like(rest, np.inf), where=noise > 0), axis=1
-            )
-        return total / sum(len(mode.table) for mode in self.modes)
-
-    def at(self, support: Ints, directions: Floats) -> tuple[Floats, Floats] | None:
-        """The coefficients on a support (flat indices) that move in some directions, and their covariance.
-
-        None where the columns depend on each other, or residuals are larger than noise explains.
-        """
-        coef = self.start.ravel().copy()
-        for _ in range(EFFORT.field_estimates_rounds):
-            residual = as_columns(coef.reshape(self.start.shape))
-            fits = [_Filtered(mode, support, residual) for mode in self.modes]
-            inner = directions.T @ np.sum([f.gram() for f in fits], axis=0) @ directions
-            if not len(inner) or np.linalg.cond(inner) > EFFORT.field_estimates_dependent:
-                return None
-            gain = directions @ np.linalg.solve(inner, directions.T)
-            coef[support] += gain @ np.sum([f.score() for f in fits], axis=0)
-        # The covariance of the last round, by samples: modes are independent only nearly.
-        parts = [f.mode.scatter(f.moved(gain), residual) for f in fits]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
+    table = first.copy()
+    coef = table.ravel()
+    for _ in range(EFFORT.field_estimates_rounds):
+        residual = as_columns(table)
+        fits = [_Filtered(mode, support, residual) for mode in modes]
+        inner = directions.T @ np.sum([f.gram() for f in fits], axis=0) @ directions
+        if not len(inner) or np.linalg.cond(inner) > EFFORT.field_estimates_dependent:
             return None
-        left = self.left(coef.reshape(self.start.shape))[support % self.start.shape[1]]
-        if (left > EFFORT.field_estimates_explained).any():
-            return None
-        # A residual that is a little larger than its noise widens the errors; one that is smaller does not
-        # narrow them.
-        scale = np.sqrt(np.maximum(left, 1.0))
-        covariance = np.sum(known, axis=0) + np.sum([f.twice(gain) for f in fits], axis=0)
-        return coef[support], covariance * np.outer(scale, scale)
-
-
-def as_columns(coef: Floats) -> Floats:
-    """(states, terms + states) the residual of every state as a sum of columns."""
-    return np.hstack([-coef.T, np.eye(coef.shape[1])])
+        gain = directions @ np.linalg.solve(inner, directions.T)
+        coef[support] += gain @ np.sum([f.score() for f in fits], axis=0)
+    # The covariance of the last round, by samples: modes are independent only nearly.
+    scatter = np.sum([f.mode.scatter(f.moved(gain), residual) for f in fits], axis=0)
+    left = _left(modes, table)[support % table.shape[1]]
+    if (left > EFFORT.field_estimates_explained).any():
+        return None
+    # A residual that is a little larger than its noise widens the errors; one that is smaller does not narrow
+    # them.
+    scale = np.sqrt(np.maximum(left, 1.0))
+    covariance = scatter + np.sum([f.twice(gain) for f in fits], axis=0)
+    return coef[support], covariance * np.outer(scale, scale)
 
 
 class _Filtered:
@@ -253,49 +236,48 @@ class _Filtered:
     """
 
     def __init__(self, mode: Modes, support: Ints, residual: Floats) -> None:
-        self.mode, self.support, self.residual = mode, support, residual
+        self.mode, self.residual = mode, residual
         self.weight = mode.rows.field.weight / mode.variance(residual)
-        self.parts = [self._state(j) for j in range(len(residual))]
+        # (states, modes, k) the columns Z of each equation, and the mean of Z r over the noise.
+        self.columns = np.zeros((*self.weight.shape, len(support)))
+        self.mean = np.zeros(self.columns.shape)
+        for j, weight in enumerate(self.weight):
+            own = np.flatnonzero(support % len(residual) == j)
+            if len(own):
+                self.columns[j, :, own], self.mean[j, :, own] = self._of_state(
+                    weight, support[own] // len(residual), residual[j]
+                )
+        self.weighted = self.columns * self.weight[..., None]
 
-    def _state(self, j: int) -> tuple[Ints, Floats, Floats]:
-        """Of a state: places in the support, columns Z, and (modes, columns) the mean of Z r over noise."""
-        own = np.flatnonzero(self.support % len(self.residual) == j)
-        terms, weight = self.support[own] // len(self.residual), self.weight[j]
+    def _of_state(self, weight: Floats, terms: Ints, residual: Floats) -> tuple[Floats, Floats]:
+        """(k, modes) the columns of the terms of one equation without their noise, and the mean of Z r."""
         columns, mean = self.mode.table[:, terms], np.zeros((len(weight), len(terms)))
         for k, a in enumerate(terms):
-            for b in np.flatnonzero(self.residual[j]):
-                mean[:, k] += self.residual[j, b] * self.mode.shared(int(a), int(b))
+            for b in np.flatnonzero(residual):
+                mean[:, k] += residual[b] * self.mode.shared(int(a), int(b))
         filtered = np.zeros_like(columns)
-        for band in _bands(weight) if len(terms) else ():
+        for band in _bands(weight):
             noise = [
                 [np.sum((weight * self.mode.shared(int(a), int(b)))[band]) for b in terms] for a in terms
             ]
             scaled = columns[band] * np.sqrt(weight[band, None])
             keep = Whitened(scaled).without_noise(np.array(noise))
             filtered[band], mean[band] = columns[band] @ keep, mean[band] @ keep
-        return own, filtered, mean
+        return filtered.T, mean.T
 
     def gram(self) -> Floats:
         """(k, k) ZᵀWZ."""
-        total = np.zeros((len(self.support), len(self.support)))
-        for (own, clean, _), weight in zip(self.parts, self.weight, strict=True):
-            total[np.ix_(own, own)] = (clean * weight[:, None]).T @ clean
-        return total
+        return np.asarray(np.tensordot(self.weighted, self.columns, axes=((0, 1), (0, 1))))
 
     def score(self) -> Floats:
         """(k,) ZᵀWr less its mean over the noise."""
-        total = np.zeros(len(self.support))
-        rest = self.mode.table @ self.residual.T
-        for j, (own, clean, mean) in enumerate(self.parts):
-            total[own] = self.weight[j] @ (clean * rest[:, j, None] - mean)
-        return total
+        rest = (self.mode.table @ self.residual.T).T
+        difference = self.columns * rest[..., None] - self.mean
+        return np.asarray(np.tensordot(self.weight, difference, axes=((0, 1), (0, 1))))
 
     def moved(self, gain: Floats) -> Floats:
         """(k, states, modes) by how much residuals move the coefficients."""
-        moved = np.zeros((len(self.support), *self.weight.shape))
-        for j, (own, clean, _) in enumerate(self.parts):
-            moved[:, j] = gain[:, own] @ (clean * self.weight[j][:, None]).T
-        return moved
+        return np.asarray(np.tensordot(gain, self.weighted, axes=(1, 2)))
 
     def twice(self, gain: Floats) -> Floats:
         """(k, k) what the noise that terms and residual share adds to the covariance.
@@ -303,11 +285,8 @@ class _Filtered:
         The variance of a product e r of Gaussian noise is the variance of e times that of r, which `moved`
         accounts for, plus the square of their covariance (Isserlis, Biometrika 12, 1918).
         """
-        total = np.zeros((len(self.support), len(self.support)))
-        for j, (own, _, mean) in enumerate(self.parts):
-            both = gain[:, own] @ (mean * self.weight[j][:, None]).T
-            total += both @ both.T
-        return total
+        both = np.tensordot(gain, self.mean * self.weight[..., None], axes=(1, 2)).reshape(len(gain), -1)
+        return np.asarray(both @ both.T)
 
 
 def _bands(weight: Floats) -> Iterator[Ints]:

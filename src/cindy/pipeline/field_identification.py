@@ -27,7 +27,7 @@ from cindy.evidence import INEXACT, Fault, Unexplained, WeakRows, screened, unex
 from cindy.findings import Finding
 from cindy.formulation import Formulation, Weak
 from cindy.model import Model, explained_rows
-from cindy.pipeline.field_estimates import as_columns, estimated, leaves
+from cindy.pipeline.field_estimates import estimated, leaves, squares_left
 from cindy.pipeline.field_parameters import FieldSearch
 from cindy.problem import Problem, at_samples
 from cindy.summary import Summary
@@ -109,23 +109,19 @@ def _scale(fields: Sequence[Field]) -> Floats:
 def _check_motion(fields: Sequence[Field]) -> None:
     """Refuse fields that do not change in time."""
     for state in fields[0].states:
-        ends = [(f.first[state], f.last[state]) for f in fields]
-        if all(_same(a, b) for a, b in ends) and all(_still(f, state) for f in fields):
+        if all(_still(field, state) for field in fields):
             raise DataError(
                 f'identify: the field "{state}" does not change in time, so nothing can be learnt about it. '
                 "Leave it out, or pass it as an input."
             )
 
 
-def _same(a: Floats, b: Floats) -> bool:
-    """Whether two arrays are equal but for rounding."""
-    return bool(np.nanmax(np.abs(a - b), initial=0.0) <= _ROUNDING * np.nanmax(np.abs(a), initial=0.0))
-
-
 def _still(field: Field, state: str) -> bool:
-    """Whether the first samples in time are all equal."""
-    values = field.slab(state, 0, min(len(field), 8))
-    return all(_same(values[..., 0], values[..., k]) for k in range(1, values.shape[-1]))
+    """Whether the first samples in time and the last are all equal but for rounding."""
+    first = field.slab(state, 0, min(len(field), 8))
+    values = np.concatenate([first, field.last[state]], axis=-1)
+    apart = np.fmax.reduce(values, axis=-1) - np.fmin.reduce(values, axis=-1)
+    return bool(np.nanmax(apart, initial=0.0) <= _ROUNDING * np.nanmax(np.abs(values), initial=0.0))
 
 
 _HOLES = 0.75
@@ -224,12 +220,13 @@ def _left_over(model: Model, evidence: WeakRows, summary: Summary) -> Iterator[F
         yield from _much_left(model, summary)
         return
     for rest in residuals:
-        yield Finding("unexplained-motion", _message(rest, evidence), _values(rest, evidence))
+        # A report draws the map: a box without rows has no residual.
+        drawn = np.where(np.isfinite(rest.map), rest.map, 0.0).tolist()
+        yield Finding("unexplained-motion", _message(rest), {**asdict(rest), "map": drawn})
 
 
-def _message(rest: Unexplained, evidence: WeakRows) -> str:
+def _message(rest: Unexplained) -> str:
     """How much is not explained, where, and which coefficient would explain it."""
-    axes = (*evidence.fields[0].axes, evidence.fields[0].time)
     much = f"{rest.share:.1%} of its motion" if rest.share >= 1e-3 else "a part of its motion"
     message = (
         f"The equation of {pretty(rest.state)} leaves {much} unexplained, which noise does not account for: "
@@ -251,44 +248,14 @@ def _message(rest: Unexplained, evidence: WeakRows) -> str:
             "field, or the measurements are at fault."
         )
     if rest.local:
-        place = ", ".join(
-            f"{axis} = {low:.3g} … {high:.3g}"
-            for axis, (low, high) in zip(axes, rest.worst.sides, strict=True)
-        )
+        place = ", ".join(f"{axis} = {low:.3g} … {high:.3g}" for axis, (low, high) in rest.worst.items())
         message += f" Most is left around {place}."
     return message
 
 
-def _values(rest: Unexplained, evidence: WeakRows) -> dict[str, Any]:
-    """The numbers in the message, and a map: the mean squared residual of every box in units of the noise."""
-    field = evidence.fields[rest.field]
-    # Boxes come axis by axis, time last, as in the map that a report draws.
-    ratios = np.array([box.ratio for box in rest.boxes]).reshape(rest.shape)
-    sides = np.array([box.sides for box in rest.boxes]).reshape(*rest.shape, len(rest.shape), 2)
-    edges = {}
-    for k, axis in enumerate((*field.axes, field.time)):
-        along = np.moveaxis(sides[..., k, :], k, 0).reshape(rest.shape[k], -1, 2)[:, 0]
-        edges[axis] = along.tolist()
-    return {
-        "state": rest.state,
-        "share": rest.share,
-        "ratio": rest.ratio,
-        "chance": rest.chance,
-        "field": rest.field,
-        "term": rest.term,
-        "axis": rest.axis,
-        "taken": rest.taken,
-        "map": np.where(np.isfinite(ratios), ratios, 0.0).tolist(),
-        "boxes": edges,
-    }
-
-
 def _much_left(model: Model, summary: Summary) -> Iterator[Finding]:
     """A finding where much is left, if the noise of the rows is not known."""
-    residual = as_columns(model.coef)
-    left = np.sum((summary.total.factor @ residual.T) ** 2, axis=0)
-    spurious = summary.spurious
-    noise = np.zeros_like(left) if spurious is None else np.sum((residual @ spurious) * residual, axis=1)
+    left, noise = squares_left(summary, model.coef)
     whole = np.sum(summary.total.target**2, axis=0)
     for j in np.flatnonzero((left - noise > _MUCH * whole) & (left > _TIMES_NOISE * noise)):
         share = float((left[j] - noise[j]) / whole[j])

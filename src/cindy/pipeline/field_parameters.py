@@ -172,6 +172,11 @@ class _Tangents:
         return float(np.sum(np.log(refit(self.problem.regression, self.own).left)))
 
     @property
+    def places(self) -> Floats:
+        """(p,) where the parameters stand on the scale of the search."""
+        return np.array([parameter.place(self.values[parameter.name]) for parameter in self.unknown])
+
+    @property
     def step(self) -> Floats:
         """(p,) the step of Gauss and Newton of the places of the parameters, inside their ranges."""
         whole = self.problem.physical(self.fit.x).ravel()[self.first] / self.size
@@ -182,8 +187,7 @@ class _Tangents:
             EFFORT.field_parameters_furthest,
             0.2 * (ends[1] - ends[0]),
         )
-        now = np.array([parameter.place(self.values[parameter.name]) for parameter in self.unknown])
-        return np.asarray(np.clip(now + np.clip(whole, -far, far), *ends) - now)
+        return np.asarray(np.clip(self.places + np.clip(whole, -far, far), *ends) - self.places)
 
     def still(self, step: Floats) -> bool:
         """Whether a step is small beside the errors of the places."""
@@ -192,24 +196,17 @@ class _Tangents:
 
     def moved(self, step: Floats) -> Values:
         """All values, those of the model's parameters a step further."""
-        pairs = zip(self.unknown, step, strict=True)
-        return self.values | {
-            parameter.name: parameter.value(parameter.place(self.values[parameter.name]) + by)
-            for parameter, by in pairs
-        }
+        pairs = zip(self.unknown, self.places + step, strict=True)
+        return self.values | {parameter.name: parameter.value(place) for parameter, place in pairs}
 
     def with_parameters(self, model: Model) -> Model:
         """The model with its parameters, the joint covariance of these and the coefficients, and findings."""
         plain = Estimates(self.problem.physical(self.fit.x), self.problem.physical(self.fit.error))
         whole = with_noise_errors(self.problem, plain, self.evidence)
-        unit = (
-            np.array([parameter.slope(self.values[parameter.name]) for parameter in self.unknown]) / self.size
-        )
+        unit = np.array([p.slope(self.values[p.name]) for p in self.unknown]) / self.size
         errors = np.abs(unit) * whole.error.ravel()[self.first]
-        named = zip(self.unknown, errors, strict=True)
-        values = {
-            parameter.name: Estimate(self.values[parameter.name], float(size)) for parameter, size in named
-        }
+        pairs = zip(self.unknown, errors, strict=True)
+        values = {p.name: Estimate(self.values[p.name], float(error)) for p, error in pairs}
         error = np.where(model.coef != 0, whole.error[: len(model.coef)], 0.0)
         covariance = model.covariance
         if whole.covariance is not None and len(whole.covariance) == len(self.support):
@@ -218,11 +215,8 @@ class _Tangents:
             at = np.searchsorted(self.support, np.concatenate([self.own, self.first]))
             scale = np.concatenate([np.ones(len(self.own)), unit])
             covariance = whole.covariance[np.ix_(at, at)] * np.outer(scale, scale)
-        ends = [
-            f
-            for parameter in self.unknown
-            for f in end_of_range(parameter, parameter.place(self.values[parameter.name]))
-        ]
+        at_places = zip(self.unknown, self.places.tolist(), strict=True)
+        ends = [finding for parameter, place in at_places for finding in end_of_range(parameter, place)]
         return replace(
             model,
             coef_error=error,

@@ -193,13 +193,13 @@ def identify_with_hidden(
     noise = noise_variance(seen)
     problem = request.problem(motion)
     motion, options = request.narrowed(motion, problem), request.options(motion, problem)
-    given = fixed_alone(options.rows)
+    sought, given = Sought(motion, options, noise), fixed_alone(options.rows)
     # Step 1.
     if formulas:
         starts = [start_from_formulas(motion, formulas)]
     else:
         starts = starts_in_gauges(motion, names, np.sqrt(noise), given)
-        starts = _ranked(motion, options, starts, noise)
+        starts = sought.ranked(starts)
     if not starts:
         raise DataError(
             f"identify: no term that may stand in the equation of a measured state holds {listed(names)}, "
@@ -207,23 +207,26 @@ def identify_with_hidden(
             "leave such a term."
         )
     # Step 2.
-    best = _best_of(motion, options, starts, noise)
-    if best is not None and len(best.start.pins) > 1 and _leaves_noise(best.loose, noise):
+    best = sought.best_of(starts)
+    if best is not None and len(best.start.pins) > 1 and sought.leaves_noise(best.loose):
         # Step 3. Derivatives of derivatives of noisy samples are rough first values, and the first law that
         # is found has a gauge in which they happen to be good. The states of that law have no noise. For SEIR
         # by I alone at 5 % it has six terms, with I' = I w1; from its states follow the right five
         # (benchmark: hidden).
         fitted = [x[..., : len(noise)] for x in best.loose.best.fitted.x]
         starts = starts_in_gauges(motion, names, np.sqrt(noise), given, fitted)
-        starts = _in_other_gauges(motion, options, starts, noise, best.start)[: _STARTS // 2]
-        best = _best_of(motion, options, starts, noise, best)
+        likeliest = sought.likeliest(starts)
+        worst = likeliest.pop(best.start.gauge, (np.inf, best.start))[0] + sought.scatter
+        others = sorted((pair for pair in likeliest.values() if pair[0] < worst), key=lambda pair: pair[0])
+        starts = [start for _, start in others[: _STARTS // 2]]
+        best = sought.best_of(starts, best)
     if best is None:
         return None
     # Step 4.
     gauged, found, start = best.motion, best.exact, best.start
     inexact = tuple(_inexact(names, found.best.criterion - best.loose.best.criterion))
     last = LastPass.of(problem, gauged, found, request.callback)
-    sparser = None if len(options.rows) else _in_sparsest_gauge(motion, options, start, last)
+    sparser = None if len(options.rows) else sought.in_sparsest_gauge(start, last)
     if sparser is not None:
         gauged, found, start = sparser
         last = LastPass.of(problem, gauged, found, request.callback)
@@ -231,127 +234,132 @@ def identify_with_hidden(
     findings = (*inexact, *model.findings, *gauge_findings(names, start.pins, last))
     settings = request.settings | {"hidden": dict(formulas) or list(names)}
     model = replace(model, findings=findings, settings=settings)
-    return Discovery(model, _filled(request.data, gauged, found, len(names)), found.best.criterion)
+    return Discovery(model, _filled(request.data, model, len(names)), found.best.criterion)
 
 
-def _best_of(
-    motion: Motion,
-    options: Options,
-    starts: Iterable[Start],
-    noise: Floats,
-    best: _Law | None = None,
-) -> _Law | None:
-    """The law of least criterion that starts lead to; later starts are left out once it is good enough."""
-    for start in starts:
-        gauged, loose = _searched(motion, options, start, noise)
-        # A law that is worse by more than the standard deviation of −2 log p is not expected to catch up.
-        most = np.inf if best is None else best.loose.best.criterion + _scatter(gauged)
-        if loose is None or loose.best.criterion > most:
-            continue
-        law = _Law(gauged, start, loose, _law_exact(gauged, loose))
-        if best is None or law.exact.best.criterion < best.exact.best.criterion:
-            best = law
-            # With several hidden states other gauges leave no more than noise as well, and may have fewer
-            # terms. That is not tried where two starts agree on a law with no more terms than a linear one
-            # may have (benchmark: hidden).
-            few = len(start.pins) < 2 or (loose.agreed and len(loose.best.support) <= motion.states**2)
-            if few and _leaves_noise(loose, noise):
-                break
-    return best
+@dataclass(frozen=True, eq=False)
+class Sought:
+    """The search for laws with hidden states.
 
-
-def _first_deviance(motion: Motion, options: Options, start: Start, noise: Floats) -> float:
-    """−2 log p of a start after a short fit at the first, large level of model error.
-
-    A wrong start is far off already here: for Lorenz' equations without x at 5 % noise −2 log p is 3,800 to
-    12,800 units above that of the right start, and a search from a wrong one takes twenty times as long.
+    motion: of measured and hidden states, in no gauge; noise: variance of the noise of the measured ones
     """
-    gauged, variance = _begun(motion, start, noise)
-    loop = Search(gauged, pinned(options, start))
-    first = next(first_starts(loop, variance, noisy=not gauged.quiet(variance)), None)
-    if first is None:
-        return np.inf
-    try:
-        fitted = at_level(gauged, first, loop.solve, LEVELS[0])
-    except DataError:
-        # On the way a state has left the domain of a term.
-        return np.inf
-    return deviance(gauged, fitted) if fitted.alive else np.inf
 
+    motion: Motion
+    options: Options
+    noise: Floats
 
-def _likeliest(
-    motion: Motion, options: Options, starts: Iterable[Start], noise: Floats
-) -> dict[tuple[int, ...], tuple[float, Start]]:
-    """By gauge, the least −2 log p of its starts, and the start that has it.
+    @property
+    def scatter(self) -> float:
+        """The standard deviation of −2 log p."""
+        return float(np.sqrt(2.0 * self.motion.rows))
 
-    Later starts are less promising: one must be more likely by more than the standard deviation of −2 log p.
-    """
-    best: dict[tuple[int, ...], tuple[float, Start]] = {}
-    for start in starts:
-        value = _first_deviance(motion, options, start, noise)
-        if start.gauge not in best or value < best[start.gauge][0] - _scatter(motion):
-            best[start.gauge] = value, start
-    return best
+    def leaves_noise(self, found: Found) -> bool:
+        """Whether the residuals of a law are no larger than noise."""
+        return bool(np.all(found.best.fitted.variance[: len(self.noise)] < _AS_NOISE * self.noise))
 
+    def begun(self, start: Start) -> tuple[Search, Floats]:
+        """The search in the gauge of a start, and the variances to begin with."""
+        gauged = in_gauge(self.motion, start)
+        variance = np.append(self.noise, ((_HELD * gauged.spread) ** 2)[len(self.noise) :])
+        return Search(gauged, pinned(self.options, start)), variance
 
-def _ranked(motion: Motion, options: Options, starts: list[Start], noise: Floats) -> list[Start]:
-    """The most likely starts, the least −2 log p first: all in the first gauge, one in each of the others.
+    def best_of(self, starts: Iterable[Start], best: _Law | None = None) -> _Law | None:
+        """The law of least criterion that starts lead to; later ones are left out once it is good enough."""
+        for start in starts:
+            gauged, loose = self.searched(start)
+            # A law that is worse by more than the standard deviation of −2 log p is not expected to catch up.
+            most = np.inf if best is None else best.loose.best.criterion + self.scatter
+            if loose is None or loose.best.criterion > most:
+                continue
+            law = _Law(gauged, start, loose, _law_exact(gauged, loose))
+            if best is None or law.exact.best.criterion < best.exact.best.criterion:
+                best = law
+                # With several hidden states other gauges leave no more than noise as well, and may have fewer
+                # terms. That is not tried where two starts agree on a law with no more terms than a linear
+                # one may have (benchmark: hidden).
+                linear = len(loose.best.support) <= gauged.states**2
+                if self.leaves_noise(loose) and (len(start.pins) < 2 or (loose.agreed and linear)):
+                    break
+        return best
 
-    From Rössler's z at 5 % noise the right gauge has the least −2 log p, but the first values from which the
-    search finds the law need not: in three of ten draws they did not (benchmark: hidden).
-    """
-    gauges = []
-    for value, start in _likeliest(motion, options, starts, noise).values():
-        own = [(value, start)]
-        if len(start.pins) > 1:
-            gauged, variance = _begun(motion, start, noise)
-            others = walked(gauged, start, variance, Search(gauged, pinned(options, start)).solve)
-            own += [(_first_deviance(motion, options, other, noise), other) for other in others]
-        gauges.append(sorted(own, key=lambda pair: pair[0]))
-    gauges = sorted(gauges, key=lambda own: own[0][0])[:_STARTS]
-    return [start for own in gauges[:1] for _, start in own] + [own[0][1] for own in gauges[1:]]
+    def first_deviance(self, start: Start) -> float:
+        """−2 log p of a start after a short fit at the first, large level of model error.
 
+        A wrong start is far off already here: for Lorenz' equations without x at 5 % noise −2 log p is 3,800
+        to 12,800 units above that of the right start, and a search from a wrong one takes twenty times as
+        long.
+        """
+        loop, variance = self.begun(start)
+        first = next(first_starts(loop, variance, noisy=not loop.motion.quiet(variance)), None)
+        if first is None:
+            return np.inf
+        try:
+            fitted = at_level(loop.motion, first, loop.solve, LEVELS[0])
+        except DataError:
+            # On the way a state has left the domain of a term.
+            return np.inf
+        return deviance(loop.motion, fitted) if fitted.alive else np.inf
 
-def _in_other_gauges(
-    motion: Motion, options: Options, starts: list[Start], noise: Floats, known: Start
-) -> list[Start]:
-    """The most likely starts in other gauges than that of a known start, if they are no less likely."""
-    likeliest = _likeliest(motion, options, starts, noise)
-    worst = likeliest.pop(known.gauge, (np.inf, known))[0] + _scatter(motion)
-    ranked = sorted(likeliest.values(), key=lambda pair: pair[0])
-    return [start for value, start in ranked if value < worst]
+    def likeliest(self, starts: Iterable[Start]) -> dict[tuple[int, ...], tuple[float, Start]]:
+        """By gauge, the least −2 log p of its starts, and the start that has it.
 
+        Later starts are less promising: one must be more likely by more than the standard deviation of
+        −2 log p.
+        """
+        best: dict[tuple[int, ...], tuple[float, Start]] = {}
+        for start in starts:
+            value = self.first_deviance(start)
+            if start.gauge not in best or value < best[start.gauge][0] - self.scatter:
+                best[start.gauge] = value, start
+        return best
 
-def _scatter(motion: Motion) -> float:
-    """The standard deviation of −2 log p."""
-    return float(np.sqrt(2.0 * motion.rows))
+    def ranked(self, starts: Sequence[Start]) -> list[Start]:
+        """The most likely starts, the least −2 log p first: all in the first gauge, one in each other gauge.
 
+        From Rössler's z at 5 % noise the right gauge has the least −2 log p, but the first values from which
+        the search finds the law need not: in three of ten draws they did not (benchmark: hidden).
+        """
+        gauges = []
+        for value, start in self.likeliest(starts).values():
+            own = [(value, start)]
+            if len(start.pins) > 1:
+                loop, variance = self.begun(start)
+                others = walked(loop.motion, start, variance, loop.solve)
+                own += [(self.first_deviance(other), other) for other in others]
+            gauges.append(sorted(own, key=lambda pair: pair[0]))
+        gauges = sorted(gauges, key=lambda own: own[0][0])[:_STARTS]
+        return [start for own in gauges[:1] for _, start in own] + [own[0][1] for own in gauges[1:]]
 
-def _leaves_noise(found: Found, noise: Floats) -> bool:
-    """Whether the residuals of a law are no larger than noise."""
-    return bool(np.all(found.best.fitted.variance[: len(noise)] < _AS_NOISE * noise))
+    def searched(self, start: Start) -> tuple[Motion, Found | None]:
+        """The motion in the gauge of a start, and where the search from its first values ends."""
+        loop, variance = self.begun(start)
+        gauged = loop.motion
+        if start.pins:
+            return gauged, search(gauged, loop.options, variance)
+        # First values by a user's formula are rough. The search therefore begins with all terms of the
+        # library, a large variance for all samples and an exact law: the states then come to lie on a
+        # solution of the whole library, and the variance falls to the residuals of that solution, before
+        # terms are chosen.
+        held = (_HELD * gauged.spread) ** 2
+        coef = loop.solve(first_objective(gauged, drift_of_data(gauged, held)), gauged.candidates)
+        whole = loop.fit(start_of(gauged, gauged.candidates, coef, held), LEVELS[-1:])
+        return gauged, search(gauged, loop.options, held, known=whole)
 
-
-def _begun(motion: Motion, start: Start, noise: Floats) -> tuple[Motion, Floats]:
-    """The motion in the gauge of a start, and the variances to begin with."""
-    gauged = in_gauge(motion, start)
-    return gauged, np.append(noise, ((_HELD * gauged.spread) ** 2)[len(noise) :])
-
-
-def _searched(motion: Motion, options: Options, start: Start, noise: Floats) -> tuple[Motion, Found | None]:
-    """The motion in the gauge of a start, and where the search from its first values ends."""
-    gauged, variance = _begun(motion, start, noise)
-    options = pinned(options, start)
-    if start.pins:
-        return gauged, search(gauged, options, variance)
-    # First values by a user's formula are rough. The search therefore begins with all terms of the library,
-    # a large variance for all samples and an exact law: the states then come to lie on a solution of the
-    # whole library, and the variance falls to the residuals of that solution, before terms are chosen.
-    held = (_HELD * gauged.spread) ** 2
-    loop = Search(gauged, options)
-    coef = loop.solve(first_objective(gauged, drift_of_data(gauged, held)), gauged.candidates)
-    whole = loop.fit(start_of(gauged, gauged.candidates, coef, held), LEVELS[-1:])
-    return gauged, search(gauged, options, held, known=whole)
+    def in_sparsest_gauge(self, start: Start, last: LastPass) -> tuple[Motion, Found, Start] | None:
+        """The search from the same law in the gauge with the fewest terms; None where no law is better."""
+        fitted = last.found.best.fitted
+        other = sparsest_gauge(last.motion, fitted, last.covariance, start.pins, self.motion.candidates)
+        if other is None:
+            return None
+        values = tuple(x[..., -len(other.pins) :] for x in other.x)
+        there = replace(start, pins=other.pins, values=values)
+        moved, options = in_gauge(self.motion, there), pinned(self.options, there)
+        # The unit of the hidden states is the same: with their variance as it was −2 log p can be compared.
+        first = replace(start_of(moved, other.support, other.coef, fitted.variance), x=other.x)
+        found = search(moved, options, fitted.variance, first)
+        if found is None or found.best.criterion >= last.found.best.criterion:
+            return None
+        return moved, found, there
 
 
 def _law_exact(motion: Motion, found: Found) -> Found:
@@ -366,28 +374,6 @@ def _law_exact(motion: Motion, found: Found) -> Found:
     first = replace(fitted, variance=variance, settled=False)
     again = search(motion, found.options, variance, first)
     return found if again is None else again
-
-
-def _in_sparsest_gauge(
-    motion: Motion, options: Options, start: Start, last: LastPass
-) -> tuple[Motion, Found, Start] | None:
-    """The search from the same law in the gauge with the fewest terms; None where no law there is better."""
-    fitted = last.found.best.fitted
-    other = sparsest_gauge(last.motion, fitted, last.covariance, start.pins, motion.candidates)
-    if other is None:
-        return None
-    there = replace(start, pins=other.pins, values=tuple(other.values(x) for x in fitted.x))
-    moved, options = in_gauge(motion, there), pinned(options, there)
-    hidden = len(other.pins)
-    states = tuple(
-        np.concatenate([x[..., :-hidden], w], axis=2) for x, w in zip(fitted.x, there.values, strict=True)
-    )
-    # The unit of the hidden states is the same: with their variance as it was −2 log p can be compared.
-    first = replace(start_of(moved, other.support, other.coef, fitted.variance), x=states)
-    found = search(moved, options, fitted.variance, first)
-    if found is None or found.best.criterion >= last.found.best.criterion:
-        return None
-    return moved, found, there
 
 
 def criterion_without(request: Request, hidden: int) -> float:
@@ -464,11 +450,12 @@ def _inexact(names: Sequence[str], rise: float) -> Iterator[Finding]:
         yield Finding("unexplained-motion", message, {"state": ", ".join(names), "rise": rise})
 
 
-def _filled(data: Sequence[Trajectory], motion: Motion, found: Found, count: int) -> list[Trajectory]:
+def _filled(data: Sequence[Trajectory], model: Model, count: int) -> list[Trajectory]:
     """The data with the estimates of the hidden states."""
-    columns = [np.array(run.x) for run in data]
-    for record, x in zip(motion.records, found.best.fitted.x, strict=True):
-        for source, offset, states in zip(record.source, record.offset, x, strict=True):
-            part = states[:: max(motion.parts, 1), motion.states - count :]
-            columns[int(source)][offset : offset + len(part), -count:] = part
-    return [replace(run, x=x) for run, x in zip(data, columns, strict=True)]
+    assert model.fitted is not None
+    filled = list(data)
+    for number, states in model.fitted.states.items():
+        x = np.array(data[number].x)
+        x[: len(states), -count:] = states[:, -count:]
+        filled[number] = replace(data[number], x=x)
+    return filled

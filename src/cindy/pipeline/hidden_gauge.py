@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array, vstack
@@ -63,27 +64,13 @@ _MOST_MOVES = 8
 """Changes of the gauge of one state: a bound on work, as each takes at least one term away."""
 
 
-@dataclass(frozen=True, eq=False)
-class Regauged:
-    """A law in another gauge.
-
-    pins: the gauge of each hidden state; support, coef: the law, by flat index
-    shift: (hidden states, 1 + states) the numbers b and c that were added to each
-    """
+class Regauged(NamedTuple):
+    """A law in another gauge: the gauge of each hidden state, the law by flat index, and all states."""
 
     pins: tuple[Pin, ...]
     support: Ints
     coef: Floats
-    shift: Floats
-
-    def values(self, x: Floats) -> Floats:
-        """(…, hidden states) in the new gauge, from all states (…, states) in the old one."""
-        hidden = len(self.shift)
-        new = np.array(x)
-        for k, row in enumerate(self.shift):
-            # In the order in which they were found: a later change refers to the earlier states as changed.
-            new[..., x.shape[-1] - hidden + k] += row[0] + new @ row[1:]
-        return np.asarray(new[..., x.shape[-1] - hidden :])
+    x: tuple[Floats, ...]
 
 
 def sparsest_gauge(
@@ -94,22 +81,21 @@ def sparsest_gauge(
     covariance: of the coefficients of the law; allowed: flat indices of the candidates
     """
     law = _Law.of(motion, fitted, covariance, allowed)
-    hidden = [motion.variables.index(pin.state) for pin in pins]
-    shift = np.zeros((len(pins), 1 + motion.states))
+    states, before = tuple(np.array(x) for x in fitted.x), pins
     for k, pin in enumerate(pins):
+        w, shift = motion.variables.index(pin.state), np.zeros(1 + motion.states)
         for _ in range(_MOST_MOVES):
-            move = _best_move(law, pins, k, hidden[k])
+            move = _best_move(law, pins, k, w)
             if move is None:
                 break
             law, place, along, amount = move
-            zero = np.where(pin.along == along, place, pin.zero)
-            pin = replace(pin, zero=zero)
+            pin = replace(pin, zero=np.where(pin.along == along, place, pin.zero))
             pins = (*pins[:k], pin, *pins[k + 1 :])
-            shift[k, along + 1] += amount
-    if not shift.any():
-        return None
-    support = law.support
-    return Regauged(pins, support, law.flat[support], shift)
+            shift[along + 1] += amount
+        for x in states:
+            # In the order in which they were found: a later change refers to the earlier states as changed.
+            x[..., w] += shift[0] + x @ shift[1:]
+    return None if pins is before else Regauged(pins, law.support, law.flat[law.support], states)
 
 
 def _best_move(law: _Law, pins: tuple[Pin, ...], k: int, w: int) -> tuple[_Law, int, int, float] | None:

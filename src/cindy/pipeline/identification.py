@@ -37,13 +37,12 @@ from cindy.pipeline.hidden import (
     with_hidden,
 )
 from cindy.pipeline.judgement import beside_positions, judged, refusals_told, with_forecasts
-from cindy.pipeline.libraries import Equations, check_agreement
 from cindy.pipeline.measured import model_of, reposed
 from cindy.pipeline.parametric_model import identify_with_parameters
 from cindy.pipeline.passes import NEAR
 from cindy.pipeline.request import Pieces, Request, Stages, solve_with_samples
 from cindy.pipeline.sensors import identify_readouts, with_rare_state
-from cindy.pipeline.shortcuts import Settings, check_settings
+from cindy.pipeline.shortcuts import Equations, Settings, check_agreement, check_settings
 from cindy.problem import Constraint, Names, Problem, Weights, at_samples
 from cindy.selection import Selection
 from cindy.solver import Correction, Step

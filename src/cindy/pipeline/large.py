@@ -20,7 +20,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from cindy._arrays import Floats, Ints
-from cindy.basis import Basis
 from cindy.data import Part, Trajectory, same_variables
 from cindy.errors import DataError
 from cindy.formulation import Formulation
@@ -32,7 +31,6 @@ from cindy.selection import EFFORT, Supports
 from cindy.states import (
     LEVELS,
     Fitted,
-    Forcing,
     Motion,
     blurred_terms,
     drift_of_data,
@@ -114,40 +112,34 @@ class WhiteSums(Motion):
 class _Fitting:
     """The work on one piece: a function of the piece and of these settings alone, which other processes call.
 
-    names: of states and inputs; support, coef: the law; blocks: how many triangles a piece gives
+    empty: the motion of all data, without records; law: its coefficients and variances, without states
+    names: of states and inputs; blocks: how many triangles a piece gives
     """
 
     form: Formulation
-    basis: Basis
+    empty: Motion
+    law: Fitted
     names: tuple[tuple[str, ...], tuple[str, ...]]
-    parts: int
-    candidates: Ints
-    support: Ints
-    coef: Floats
-    variance: Floats
-    error: Floats
     blocks: int
-    forcing: Forcing | None
 
     def __call__(self, piece: Motion | Part) -> tuple[tuple[LeastSquares, ...], int]:
         """Triangles of the white rows, and how many samples they stand for."""
         motion = piece if isinstance(piece, Motion) else self._loaded(piece)
         if motion is None or not motion.records:
             return (), 0
-        motion = replace(motion, candidates=self.candidates, forcing=self.forcing)
-        law = motion.law(self.support)
-        levels = () if motion.quiet(self.variance) else LEVELS[1:]
+        now = self.law
+        levels = () if motion.quiet(now.variance) else LEVELS[1:]
         triangles: list[LeastSquares] = []
         for record in motion.records:
             part = motion.part([record])
-            fitted = states_under(part, law, self.coef, self.variance, self.error, levels=levels)
+            fitted = states_under(part, now.law, now.coef, now.variance, now.error, levels=levels)
             # A stretch that the law does not follow is taken as measured: it must still count against the
             # law.
             if not fitted.alive:
                 fitted = replace(fitted, x=(record.y,))
-            triangles += part.objectives(fitted, self.candidates, blocks=self.blocks, apart=1e-4) or ()
+            triangles += part.objectives(fitted, part.candidates, blocks=self.blocks, apart=1e-4) or ()
         runs = np.array_split(np.arange(len(triangles)), min(self.blocks, len(triangles)) or 1)
-        columns = np.arange(len(self.candidates) + 1)
+        columns = np.arange(len(motion.candidates) + 1)
         joined = tuple(_joined([triangles[i] for i in run], columns) for run in runs if len(run))
         return joined, motion.samples
 
@@ -155,14 +147,15 @@ class _Fitting:
         data: list[Trajectory] = list(same_variables(part()))
         if not data:
             return None
-        like = data[0]
+        like, empty = data[0], self.empty
         if (like.states, like.inputs) != self.names:
             first, here = (", ".join(a + b) for a, b in (self.names, (like.states, like.inputs)))
             raise DataError(
                 f"All trajectories must have the same variables, but the first has {first} and "
                 f"{like.name or 'a later one'} has {here}. Give all the same names in the same order."
             )
-        return self.form.motion(data, self.basis, instants=self.parts)
+        motion = self.form.motion(data, empty.basis, instants=empty.parts)
+        return motion and replace(motion, candidates=empty.candidates, forcing=empty.forcing)
 
 
 class Gathered(NamedTuple):
@@ -195,19 +188,9 @@ class Confirmation(Loop[Fitted, Gathered]):
         request, motion, like = self.request, self.motion, self.request.data[0]
         work = _work(request.pieces, motion)
         aim = max(1, min(BLOCKS, int(EFFORT.large_memory / (8 * (len(motion.candidates) + 1) ** 2))))
-        task = _Fitting(
-            request.form,
-            request.basis,
-            (like.states, like.inputs),
-            motion.parts,
-            motion.candidates,
-            start.law.support,
-            start.coef,
-            start.variance,
-            start.error,
-            -(-aim // len(work)) if isinstance(work, Sequence) else 1,
-            motion.forcing,
-        )
+        empty, law = motion.part(()), replace(start, x=())
+        names, each = (like.states, like.inputs), -(-aim // len(work)) if isinstance(work, Sequence) else 1
+        task = _Fitting(request.form, empty, law, names, each)
         whole = WhiteSums(**{f.name: getattr(motion, f.name) for f in fields(Motion) if f.init})
         whole = replace(whole, white=tuple(_added_up(task, work, request.pieces, aim)))
         if not whole.white:

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
-from cindy.least_squares import LeastSquares, triangle
+from cindy.least_squares import LeastSquares, Rows, triangle
 from cindy.pipeline.loop import Met, Search
 from cindy.pipeline.request import Options
 from cindy.pipeline.scan import Atoms, Group, Values, groups_in
-from cindy.selection import EFFORT, Supports
+from cindy.selection import EFFORT, SupportFit, Supports
 from cindy.states import Motion
 
 __all__ = ["Move", "Moves"]
@@ -54,6 +54,8 @@ class Moves:
 
     offered: for each group the values at which its terms have columns
     atoms, scan: the terms at these values, and the motion that has them
+    pairs: the coefficient of the basis that each column stands for
+    group, value: the group of each column, −1 for a plain term, and which of its values it has
     factor: the triangle of [tangents | columns | target]; rows: how many there were
     """
 
@@ -64,6 +66,9 @@ class Moves:
     offered: tuple[tuple[Values, ...], ...]
     atoms: Atoms
     scan: Motion
+    pairs: Ints
+    group: Ints
+    value: Ints
     factor: Floats
     rows: int
 
@@ -85,22 +90,8 @@ class Moves:
             tables.append(np.concatenate([tangents, scan.table(white, whole)], axis=1))
         rows = sum(len(table) for table in tables)
         factor = triangle(np.concatenate(tables))
-        return cls(motion, options, groups, met, offered, atoms, scan, factor, rows)
-
-    @cached_property
-    def pairs(self) -> Ints:
-        """The coefficient of the basis that each column stands for."""
-        return self.atoms.pair(self.scan.candidates, self.motion.states)
-
-    @cached_property
-    def group(self) -> Ints:
-        """The group of each column, −1 for a plain term."""
-        return np.asarray(self.atoms.group[self.scan.candidates // self.motion.states])
-
-    @cached_property
-    def value(self) -> Ints:
-        """Which of the values of its group each column has."""
-        return np.asarray(self.atoms.value[self.scan.candidates // self.motion.states])
+        columns = atoms.columns(scan.candidates, motion.states)
+        return cls(motion, options, groups, met, offered, atoms, scan, *columns, factor, rows)
 
     @cached_property
     def present(self) -> Mask:
@@ -162,17 +153,17 @@ class Moves:
         """
         if len(self.options.rows):
             return []
-        usable = np.isin(self.group, [-1, *self.active])
+        usable = np.isin(self.group, [-1, *self.active]) & ~self.present
         price = self.options.price * self.met.fitted.law.numbers
         moves = []
         for out in np.flatnonzero(self.present & ~self._last_of_groups(self.present)):
             others = self.present & (np.arange(len(self.pairs)) != out)
-            gain, left = self._gains(others)
-            gain[~usable | self.present] = -1.0
+            fit, gain = self._beside(others)
+            gain[~usable] = 0.0
             for best in np.argsort(-gain)[: EFFORT.moves_instead]:
-                if gain[best] >= 0.0:
+                if gain[best] > 0.0:
                     picked = np.sort(np.append(np.flatnonzero(others), best))
-                    moves.append(self._merged(picked, left - float(gain[best]) + price))
+                    moves.append(self._merged(picked, fit.loss - float(gain[best]) + price))
         return sorted(moves, key=lambda move: move.criterion)
 
     def _last_of_groups(self, columns: Mask) -> Mask:
@@ -189,12 +180,7 @@ class Moves:
         p, columns, criterion = len(self.met.fitted.law.unknown), self.present.copy(), self.criterion
         for _ in range(0 if len(self.options.rows) else EFFORT.moves_fewer):
             places = np.flatnonzero(columns)
-            table = np.concatenate([self.factor[:, :p], self.factor[:, p:-1][:, places]], axis=1)
-            size = np.linalg.norm(table, axis=0)
-            inverse = np.linalg.pinv(table / np.where(size > 0, size, 1.0), rcond=1e-12)[p:]
-            # Rows of the pseudo-inverse give estimate and error of each coefficient, for white rows with
-            # noise of size 1.
-            z = np.abs(inverse @ self.factor[:, -1]) / np.maximum(np.linalg.norm(inverse, axis=1), 1e-300)
+            z = self._beside(columns)[0].z[p:]
             last = self._last_of_groups(columns)[places]
             if np.all(last):
                 break
@@ -205,29 +191,20 @@ class Moves:
             moves.append(self._merged(np.flatnonzero(columns), criterion))
         return moves
 
-    def _gains(self, fitted: Mask) -> tuple[Floats, float]:
-        """(columns,) by how much each lowers χ² beside the fitted ones and the tangents, and that χ².
-
-        With c⊥ the part of a column c that is orthogonal to these, and r the residual of the target, the gain
-        is (c⊥ᵀ r)² / ‖c⊥‖². It is −1 for columns that depend on the fitted ones.
-        """
-        p = len(self.met.fitted.law.unknown)
-        columns, target = self.factor[:, p:-1], self.factor[:, -1]
-        q = np.linalg.qr(np.concatenate([self.factor[:, :p], columns[:, fitted]], axis=1))[0]
-        left, beyond = target - q @ (q.T @ target), columns - q @ (q.T @ columns)
-        size, whole = np.linalg.norm(beyond, axis=0), np.linalg.norm(columns, axis=0)
-        # Of a dependent column only rounding errors remain.
-        new = size > 1e-5 * np.where(whole > 0, whole, np.inf)
-        gain = np.where(new, (beyond.T @ left / np.where(new, size, 1.0)) ** 2, -1.0)
-        return gain, float(left @ left)
+    def _beside(self, columns: Mask) -> tuple[SupportFit, Floats]:
+        """Least squares on some columns and the tangents, and by how much each column then lowers χ²."""
+        factor, p = self.factor, len(self.met.fitted.law.unknown)
+        count = factor.shape[1] - 1
+        supports = Supports(factor[:, :-1], factor[:, -1], self.rows, Rows.none(count), np.zeros(count))
+        fit = supports.fit(np.append(np.arange(p), p + np.flatnonzero(columns)))
+        return fit, supports.gains(fit)[p:]
 
     def _absent(self) -> Iterator[int]:
         """Columns of terms with parameters that the model lacks, each at the value of largest gain."""
-        gain, _ = self._gains(self.present)
-        gain[self.present | (self.group < 0)] = -1.0
+        gain = np.where(self.group < 0, 0.0, self._beside(self.present)[1])
         pairs: set[int] = set()
         for column in np.argsort(-gain):
-            if gain[column] < 0 or len(pairs) == EFFORT.moves_most:
+            if gain[column] <= 0 or len(pairs) == EFFORT.moves_most:
                 return
             if int(self.pairs[column]) not in pairs:
                 pairs.add(int(self.pairs[column]))

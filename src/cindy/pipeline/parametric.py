@@ -27,13 +27,13 @@ from cindy.pipeline.moves import Move, Moves
 from cindy.pipeline.passes import NEAR, Picking
 from cindy.pipeline.request import Options
 from cindy.pipeline.scan import Atoms, Group, Values, groups_in, groups_of
-from cindy.problem import StandardForm
 from cindy.selection import EFFORT, Selection, SupportFit, Supports
 from cindy.states import NEARBY, Fitted, Motion, drift_of_data, drift_of_nothing, first_objective
 
 __all__ = [
     "ParametricSearch",
     "picked_with_parameters",
+    "plain_fitted",
     "plain_motion",
     "search_with_parameters",
     "values_of",
@@ -190,8 +190,7 @@ class PickingWithParameters(Picking, ParametricSearch):
 
     def plain(self, met: Met) -> tuple[Motion, Fitted]:
         motion = plain_motion(self.motion, met)
-        coef = met.fitted.coef[: len(met.support)]
-        return motion, replace(met.fitted, law=motion.law(met.support), coef=coef)
+        return motion, plain_fitted(motion, met)
 
     def begun(self, met: Met, support: Ints, coef: Floats) -> Fitted:
         return self.start(met.fitted, Move(support, coef, values_of(self.motion, met), np.nan))
@@ -216,6 +215,11 @@ def values_of(motion: Motion, met: Met) -> Values:
 def plain_motion(motion: Motion, met: Met) -> Motion:
     """The motion with the parameters of a model as numbers."""
     return replace(motion, basis=motion.basis.at(values_of(motion, met)))
+
+
+def plain_fitted(motion: Motion, met: Met) -> Fitted:
+    """The fitted states of a model, whose parameters are numbers in the terms of a motion."""
+    return replace(met.fitted, law=motion.law(met.support), coef=met.fitted.coef[: len(met.support)])
 
 
 def _motion_inside(motion: Motion) -> Motion:
@@ -244,7 +248,7 @@ def _starts_of(motion: Motion, options: Options, groups: Sequence[Group], varian
     loop = Search(atoms.motion(motion), replace(options, rows=rows))
     seen: set[bytes] = set()
     for drift in (drift_of_data(motion, variance), drift_of_nothing(motion)):
-        first = _First.of(loop, atoms, groups, drift)
+        first = _First(loop, atoms, groups, drift)
         for start in sorted(first.starts(), key=lambda start: start.criterion):
             key = start.support.tobytes() + repr(sorted(start.values.items())).encode()
             if key not in seen:
@@ -252,35 +256,18 @@ def _starts_of(motion: Motion, options: Options, groups: Sequence[Group], varian
                 yield start
 
 
-@dataclass(frozen=True, eq=False)
 class _First:
-    """The rows of all atoms at measured states.
+    """The rows of all atoms at measured states, for one guess of how noise drifts.
 
     pairs: the coefficient of the basis that each candidate stands for
     group, value: the group of each candidate's term, and which of its values the parameters have
     """
 
-    loop: Search
-    form: StandardForm
-    supports: Supports
-    groups: Sequence[Group]
-    pairs: Ints
-    group: Ints
-    value: Ints
-
-    @classmethod
-    def of(cls, loop: Search, atoms: Atoms, groups: Sequence[Group], drift: Floats) -> _First:
-        form = loop.form((first_objective(loop.motion, drift),))
-        terms = loop.columns // loop.motion.states
-        return cls(
-            loop,
-            form,
-            Supports.of_form(form, loop.options.price),
-            groups,
-            atoms.pair(loop.columns, loop.motion.states),
-            atoms.group[terms],
-            atoms.value[terms],
-        )
+    def __init__(self, loop: Search, atoms: Atoms, groups: Sequence[Group], drift: Floats) -> None:
+        self.loop, self.groups = loop, groups
+        self.form = loop.form((first_objective(loop.motion, drift),))
+        self.supports = Supports.of_form(self.form, loop.options.price)
+        self.pairs, self.group, self.value = atoms.columns(loop.columns, loop.motion.states)
 
     def starts(self) -> Iterator[Move]:
         """Models of sizes around the best on the path of the conditional gradient.

@@ -23,13 +23,14 @@ from cindy._arrays import Floats
 from cindy.basis import Basis, Parameter, listed, term_parameters
 from cindy.errors import ConstraintError, DataError, NoModelError
 from cindy.findings import Finding
-from cindy.least_squares import LeastSquares, Rows, lengths, triangle
+from cindy.least_squares import LeastSquares, Rows, triangle
 from cindy.model import Estimate, Model, Path, equation_labels, named_term
 from cindy.pipeline.inference import LastPass, enlarged
 from cindy.pipeline.large import BLOCKS
 from cindy.pipeline.loop import Met, Search
 from cindy.pipeline.parametric import (
     picked_with_parameters,
+    plain_fitted,
     plain_motion,
     search_with_parameters,
     values_of,
@@ -38,7 +39,7 @@ from cindy.pipeline.passes import Found
 from cindy.pipeline.request import Options, Request
 from cindy.problem import at_samples
 from cindy.regression import Regression
-from cindy.selection import EFFORT, Selection
+from cindy.selection import EFFORT, Selection, Supports
 from cindy.states import Motion, exact, propagated
 
 __all__ = ["end_of_range", "identify_with_parameters", "with_parameters"]
@@ -66,7 +67,7 @@ def identify_with_parameters(request: Request) -> Model:
         met = (picked_with_parameters(rule, motion, options, met[0]),)
     # Step 3: from here on parameters are numbers.
     values, final = values_of(motion, met[0]), plain_motion(motion, met[0])
-    plain = tuple(_plain(model_met, final) for model_met in met)
+    plain = tuple(replace(model, fitted=plain_fitted(final, model)) for model in met)
     found = Found(plain[0], plain, agreed=False, options=options)
     posed = replace(request, basis=basis.at(values)).problem(final)
     model = LastPass.of(posed, final, found, request.callback).model()
@@ -106,12 +107,6 @@ def _require(met: tuple[Met, ...], rule: Selection) -> None:
         raise rule.nothing_kept("identify")
 
 
-def _plain(met: Met, final: Motion) -> Met:
-    """A model that was met, with the parameters of the best model as numbers."""
-    law = final.law(met.support)
-    return replace(met, fitted=replace(met.fitted, law=law, coef=met.fitted.coef[: len(met.support)]))
-
-
 def _with_parameters(model: Model, motion: Motion, met: tuple[Met, ...], options: Options) -> Model:
     """The model with its parameters, the joint covariance of these and the coefficients, and findings."""
     best = met[0]
@@ -135,7 +130,7 @@ def _with_parameters(model: Model, motion: Motion, met: tuple[Met, ...], options
         parameters=own.parameters,
         path=with_parameters(model.path, own.parameters, own.coef_error),
         near=replace(model.near, models=tuple(near)),
-        findings=(*model.findings, *_findings(model, best, joint), *_kicked(motion, best)),
+        findings=(*model.findings, *_findings(model, motion, best, joint)),
     )
 
 
@@ -198,7 +193,8 @@ class _Joint:
             parts = np.array_split(table, max(round(len(table) / length), 1))
             blocks += [LeastSquares(triangle(part), count, len(part)) for part in parts]
         factor = triangle(np.concatenate([block.factor for block in blocks]))[:, :count]
-        spread = _spread(factor, rows)
+        supports = Supports(factor, np.zeros(len(factor)), motion.rows, rows, np.zeros(count))
+        spread = supports.fit(np.arange(count)).spread
         if exact(motion, fitted):
             covariance = propagated(motion, fitted, spread)
         elif len(blocks) > 1:
@@ -222,36 +218,22 @@ def _padded(rows: Rows, support: NDArray[np.intp], count: int) -> Rows:
     return Rows(matrix, rows.lower, rows.upper, rows.owner)
 
 
-def _spread(factor: Floats, rows: Rows) -> Floats:
-    """(numbers, free) a root of the covariance for white noise, under the equalities."""
-    count = factor.shape[1]
-    free = rows.equalities.freedom(np.arange(count))
-    basis = np.eye(count) if free is None else free.basis.toarray()
-    columns = factor @ basis
-    size = lengths(columns)
-    inverse = np.linalg.pinv(np.linalg.qr(columns / size, mode="r"), rcond=1e-12)
-    return np.asarray(basis @ (inverse / size[:, None]))
-
-
-def _findings(model: Model, best: Met, joint: _Joint) -> list[Finding]:
-    """Step 5, but for kicks."""
+def _findings(model: Model, motion: Motion, best: Met, joint: _Joint) -> list[Finding]:
+    """Step 5."""
     law, findings = best.fitted.law, list[Finding]()
     places = best.fitted.coef[len(law.support) :]
     for p, (parameter, place) in enumerate(zip(law.unknown, places, strict=True)):
         findings += end_of_range(parameter, float(place)) or _vague(model, best, joint, p)
-    return findings + _coalesced(model, best, joint) + _doubted(model)
-
-
-def _kicked(motion: Motion, best: Met) -> list[Finding]:
-    """A finding where random kicks bias the fit, which has no determinants where there are parameters."""
+    findings += _coalesced(model, best, joint) + _doubted(model)
     names = [motion.variables[j] for j in np.flatnonzero(motion.kicked(best.fitted))]
-    if not names:
-        return []
-    message = (
-        f"Much of the motion of {listed(names)} is unexplained. If random kicks drive it, coefficients and "
-        "parameters are biased towards zero, because the fit of parameters assumes that there are none."
-    )
-    return [Finding("parameters-with-kicks", message, {"states": names})]
+    if names:
+        message = (
+            f"Much of the motion of {listed(names)} is unexplained. If random kicks drive it, coefficients "
+            "and parameters are biased towards zero, because the fit of parameters assumes that there are "
+            "none."
+        )
+        findings.append(Finding("parameters-with-kicks", message, {"states": names}))
+    return findings
 
 
 def end_of_range(parameter: Parameter, place: float) -> list[Finding]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from itertools import product as cartesian
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,9 +101,11 @@ class Atoms:
         allowed = np.flatnonzero(np.isin(flat, motion.candidates))
         return replace(motion, basis=Listed(self.terms), candidates=allowed, given=given)
 
-    def pair(self, flat: Ints, states: int) -> Ints:
-        """The coefficients of the basis, by flat index, that those of atoms stand for."""
-        return self.base[flat // states] * states + flat % states
+    def columns(self, flat: Ints, states: int) -> tuple[Ints, Ints, Ints]:
+        """Of coefficients of atoms, by flat index: those of the basis that they stand for, their groups, and
+        which of its values each has."""
+        atom = flat // states
+        return self.base[atom] * states + flat % states, self.group[atom], self.value[atom]
 
     def rows(self, rows: Rows, states: int, *, without: Ints | None = None) -> Rows:
         """Constraints over atoms: what holds for a coefficient holds for the sum over its atoms.
@@ -113,7 +114,8 @@ class Atoms:
         """
         if not len(rows):
             return Rows.none(len(self.base) * states)
-        matrix = csr_array(rows.matrix[:, self.pair(np.arange(len(self.base) * states), states)])
+        pairs, _, _ = self.columns(np.arange(len(self.base) * states), states)
+        matrix = csr_array(rows.matrix[:, pairs])
         which = np.arange(len(rows))
         if without is not None and len(without):
             which = np.flatnonzero(np.asarray(abs(matrix[:, without]).sum(axis=1)).ravel() == 0)
@@ -153,11 +155,10 @@ def _scanned(motion: Motion, unknown: tuple[Parameter, ...], places: Ints) -> Gr
     # The lattice grows with the number of parameters: the longest axis is thinned first.
     while np.prod([len(axis) for axis in axes], dtype=float) > EFFORT.scan_most:
         longest = max(range(len(axes)), key=lambda k: len(axes[k]))
-        if len(axes[longest]) <= 2:
-            break
-        axes[longest] = unknown[longest].grid(max(int(0.8 * len(axes[longest])), 2))
+        size = int(0.8 * len(axes[longest]))
+        axes[longest] = unknown[longest].grid(size) if size > 1 else np.array([unknown[longest].middle])
     values, at = [], []
-    for place in _lattice([len(axis) for axis in axes]):
+    for place in np.ndindex(*map(len, axes)):
         value = {p.name: float(axes[k][place[k]]) for k, p in enumerate(unknown)}
         if _trouble(motion, places, value, points) is None:
             values.append(value)
@@ -165,16 +166,6 @@ def _scanned(motion: Motion, unknown: tuple[Parameter, ...], places: Ints) -> Gr
     if not values:
         raise _undefined(motion, unknown, places, points)
     return Group(unknown, places, tuple(values), np.array(at, dtype=np.intp))
-
-
-def _lattice(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All places of a lattice, or a random draw of them where there are very many."""
-    if np.prod(sizes, dtype=float) <= 4 * EFFORT.scan_most:
-        yield from cartesian(*(range(size) for size in sizes))
-        return
-    rng = np.random.default_rng(0)
-    for row in rng.integers(0, sizes, size=(EFFORT.scan_most, len(sizes))):
-        yield tuple(int(i) for i in row)
 
 
 def _axis(motion: Motion, unknown: tuple[Parameter, ...], which: int, places: Ints, points: Floats) -> Floats:

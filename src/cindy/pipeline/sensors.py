@@ -40,7 +40,7 @@ import numpy as np
 
 from cindy._arrays import Floats
 from cindy.basis import listed
-from cindy.data import Trajectory, noise_variance
+from cindy.data import Trajectory, each_alone, noise_variance
 from cindy.errors import CindyError, DataError
 from cindy.findings import Finding, leaves_motion
 from cindy.model import Model, Readouts
@@ -94,7 +94,7 @@ def identify_readouts(
     columns = readouts.aligned(data)
     if readouts.apart(columns):
         readouts = readouts.in_columns()
-    noise = np.array([_noise(columns, j) for j in range(len(readouts.formulas))])
+    noise = _noise(columns)
     shared = readouts.correlation(noise)
     model = identify(readouts.of_aligned(columns), hidden, shared)
     findings: list[Finding] = [] if shared is None or model.denoised else [readouts.shared_noise()]
@@ -172,16 +172,11 @@ def _mean_less_middle(readouts: Readouts, model: Model, path: Trajectory) -> Flo
     return difference
 
 
-def _noise(data: Sequence[Trajectory], j: int) -> float:
-    """Standard deviation of the noise of one column, by its roughness at the instants it was measured at."""
-    alone = []
-    for run in data:
-        known = np.isfinite(run.x[:, j])
-        if known.sum() > 2:
-            t, x = run.t[known], run.x[known, j]
-            alone.append(replace(run, t=t, x=x, states=(run.states[j],), u=None, inputs=(), delay={}))
-    spread = float(np.nanstd(np.concatenate([run.x[:, j] for run in data])))
-    return max(float(np.sqrt(noise_variance(alone)[0])) if alone else 0.0, 1e-6 * spread, 1e-300)
+def _noise(data: Sequence[Trajectory]) -> Floats:
+    """(columns,) standard deviation of the noise, by its roughness at the instants each was measured at."""
+    rough = [noise_variance(alone)[0] if alone else 0.0 for alone in each_alone(data)]
+    spread = np.nanstd(np.concatenate([run.x for run in data]), axis=0)
+    return np.asarray(np.fmax(np.sqrt(rough), np.fmax(1e-6 * spread, 1e-300)))
 
 
 def _too_long(readouts: Readouts, change: float) -> Finding:
