@@ -1,11 +1,11 @@
 """Dictionaries: which terms a right-hand side may be made of."""
 
-from cindy.basis.base import Basis, Functions, Parameter
+from cindy.basis.base import RUN, Averaged, Basis, Functions, PerRun, Sum, is_run
 from cindy.basis.code import Language, compile_rhs, factor_code, formula, statements
-from cindy.basis.composed import RUN, Averaged, PerRun, Sum, is_run
 from cindy.basis.custom import Custom
 from cindy.basis.expression import COMPARISONS, Expression
 from cindy.basis.families import Derivatives, Fourier, Listed, Polynomial, Trigonometric
+from cindy.basis.parameter import Parameter
 from cindy.basis.plan import Dictionary, Plan, call
 from cindy.basis.term import (
     GREEK,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, combinations_with_replacement
 from math import comb
 from typing import Any
 
 from cindy import _check
-from cindy.basis.base import Basis, Functions, Parameter, check_size, from_dict
+from cindy.basis.base import Basis, check_size
 from cindy.basis.term import Factor, Term, product, shortest, spatial, term_variables
 from cindy.errors import DataError
 
@@ -52,14 +52,6 @@ class Polynomial(Basis):
             result.extend(product(choice, variables) for choice in choices)
         return tuple(result)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "basis": "Polynomial",
-            "degree": self.degree,
-            "bias": self.bias,
-            "interaction": self.interaction,
-        }
-
     def __repr__(self) -> str:
         options = [f"{name}=False" for name in ("bias", "interaction") if not getattr(self, name)]
         return f"Polynomial({', '.join([f'degree={self.degree}', *options])})"
@@ -87,12 +79,6 @@ class Trigonometric(Basis):
         highest = min(self.degree, len(waves))
         check_size(sum(comb(len(waves), k) for k in range(highest + 1)), self)
         return tuple(choice for k in range(highest + 1) for choice in combinations(waves, k))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"basis": "Trigonometric", "degree": self.degree}
-
-    def __repr__(self) -> str:
-        return f"Trigonometric(degree={self.degree})"
 
 
 @dataclass(frozen=True)
@@ -137,9 +123,6 @@ class Fourier(Basis):
             for k in self._values
             for factor in (Factor("sin", (name,), frequency=k), Factor("cos", (name,), frequency=k))
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"basis": "Fourier", "frequencies": list(self._values)}
 
     def __repr__(self) -> str:
         given = self.frequencies
@@ -198,15 +181,6 @@ class Derivatives(Basis):
             )
         return self if self.axes else replace(self, axes=axes)
 
-    def unknowns(self) -> tuple[Parameter, ...]:
-        return () if self.of is None else self.of.unknowns()
-
-    def parameter_names(self) -> frozenset[str]:
-        return frozenset() if self.of is None else self.of.parameter_names()
-
-    def _at(self, values: Mapping[str, float]) -> Basis:
-        return self if self.of is None else replace(self, of=self.of._at(values))
-
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         axes = self.axes or ("x",)
         # The constant, whose derivatives vanish, is left out here and added once by `bias`.
@@ -242,23 +216,6 @@ class Derivatives(Basis):
         ]
         return [*mixed, *pairs]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "basis": "Derivatives",
-            "degree": self.degree,
-            "order": self.order,
-            "of": None if self.of is None else self.of.to_dict(),
-            "products": self.products,
-            "bias": self.bias,
-            "axes": list(self.axes),
-        }
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
-        inner = None if data["of"] is None else from_dict(data["of"], functions, depth + 1)
-        settings = {key: data[key] for key in ("degree", "order", "products", "bias")}
-        return cls(**settings, of=inner, axes=tuple(data["axes"]))
-
     def __repr__(self) -> str:
         options = [f"of={self.of!r}"] if self.of is not None else []
         options += ["products=True"] if self.products else []
@@ -268,7 +225,7 @@ class Derivatives(Basis):
 
 
 @dataclass(frozen=True)
-class Listed(Basis):
+class Listed(Basis, abstract=True):
     """Exactly the given terms, for exactly the variables that they name; it cannot be saved."""
 
     given: tuple[Term, ...]
@@ -278,10 +235,6 @@ class Listed(Basis):
 
     def to_dict(self) -> dict[str, Any]:
         raise DataError("basis: terms listed one by one cannot be saved. Save the basis they came from.")
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
-        raise DataError("basis: terms listed one by one cannot be read from a file.")
 
     def __repr__(self) -> str:
         return f"<{len(self.given)} terms>"
