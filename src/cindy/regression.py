@@ -18,7 +18,6 @@ from functools import cached_property
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
@@ -50,14 +49,12 @@ class Fit:
     support: (k,) flat indices; x: (k,) coefficients
     spread: (k, free); spread spreadᵀ is the covariance where the noise is as `Regression.noise` says
     loss: the sum of squared residuals in units of the noise
-    valued: (k,) which an equality with a value other than zero holds; None: none of them
     """
 
     support: Ints
     x: Floats
     spread: Floats
     loss: float
-    valued: NDArray[np.bool_] | None = None
 
     @property
     def free(self) -> int:
@@ -188,7 +185,7 @@ class Regression:
                 root[np.ix_(part.own, shared)] = -part.spread @ (part.link @ spread)
         x = np.asarray(free.basis @ theta) + free.offset
         spread = np.asarray(free.basis @ root)
-        return Fit(support, x, spread, loss + self.unexplained(targets), free.valued)
+        return Fit(support, x, spread, loss + self.unexplained(targets))
 
     def _part(self, support: Ints, j: int, free: Freedom, own: Ints, shared: Ints) -> _Part:
         """The rows of target j, in units of its noise, without its own parameters."""

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from cindy._arrays import Floats, Ints
 from cindy._check import floats, integer, numbers, positive
 from cindy.errors import DataError, InfeasibleError
-from cindy.least_squares import affine, connected
+from cindy.least_squares import affine, pieces
 
 Sparse = scipy.sparse.csr_array
 
@@ -307,33 +307,24 @@ def _split(region: Region) -> tuple[_Ties, list[_Block]] | None:
     if (bounded & ~region.equality & ~through_zero).any():
         return None
     lengths = np.diff(region.matrix.indptr)
-    row_label, column_label = connected(region.matrix)
-    by_row, by_column = np.argsort(row_label, kind="stable"), np.argsort(column_label, kind="stable")
     # A tie a x_i + b x_j = 0 has two corners in closed form: thousands of them need no elimination.
-    tie = (np.bincount(row_label)[row_label] == 1) & (lengths == 2) & region.equality & (region.lower == 0)
-    blocks = []
-    for label in np.unique(row_label[bounded & ~tie]):
-        row_numbers = _with_label(label, row_label, by_row)
-        row_numbers = row_numbers[bounded[row_numbers]]
-        empty = row_numbers[lengths[row_numbers] == 0]
-        if len(empty) and (region.lower[empty] > 0).any() | (region.upper[empty] < 0).any():
-            raise InfeasibleError(f"linear row {empty[0]} has no coefficients, but must not be zero.")
-        if not len(empty):
-            blocks.append(_block(region, row_numbers, _with_label(label, column_label, by_column)))
-    return _ties(region, np.flatnonzero(tie)), blocks
+    tie = (lengths == 2) & region.equality & (region.lower == 0)
+    ties, blocks = [], []
+    for rows, members in pieces(region.matrix):
+        row_numbers = rows[bounded[rows]]
+        if len(rows) == 1 and tie[rows[0]]:
+            ties.append(rows[0])
+        elif len(row_numbers) and len(members):
+            blocks.append(_block(region, row_numbers, members))
+        elif (region.lower[row_numbers] > 0).any() | (region.upper[row_numbers] < 0).any():
+            raise InfeasibleError(f"linear row {rows[0]} has no coefficients, but must not be zero.")
+    return _ties(region, np.array(ties, dtype=np.intp)), blocks
 
 
 def _ties(region: Region, row_numbers: Ints) -> _Ties:
     entries = region.matrix.indptr[row_numbers][:, None] + np.arange(2)
     first, second = region.matrix.data[entries].T
     return _Ties(region.matrix.indices[entries].astype(np.intp), np.column_stack([-second, first]))
-
-
-def _with_label(label: int, labels: Ints, order: Ints) -> Ints:
-    """Where a label stands; order: a stable order of the labels."""
-    low = np.searchsorted(labels, label, sorter=order)
-    high = np.searchsorted(labels, label, side="right", sorter=order)
-    return order[low:high]
 
 
 def _block(region: Region, row_numbers: Ints, members: Ints) -> _Block:
