@@ -6,7 +6,7 @@ from cindy.basis.custom import Custom
 from cindy.basis.expression import COMPARISONS, Expression
 from cindy.basis.families import Derivatives, Fourier, Listed, Polynomial, Trigonometric
 from cindy.basis.parameter import Parameter
-from cindy.basis.plan import Dictionary, Plan, call
+from cindy.basis.plan import Plan, call
 from cindy.basis.term import (
     GREEK,
     TIME,
@@ -37,7 +37,6 @@ __all__ = [
     "Basis",
     "Custom",
     "Derivatives",
-    "Dictionary",
     "Expression",
     "Factor",
     "Fourier",

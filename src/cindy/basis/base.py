@@ -15,7 +15,7 @@ from cindy import _check
 from cindy._arrays import Floats, Space
 from cindy.basis.expression import Expression
 from cindy.basis.parameter import Parameter, merged
-from cindy.basis.plan import Dictionary
+from cindy.basis.plan import Plan
 from cindy.basis.term import Factor, Term, product, renamed
 from cindy.errors import DataError
 
@@ -99,7 +99,7 @@ class Basis(ABC):
 
     def names(self, variables: tuple[str, ...]) -> tuple[str, ...]:
         """The terms as a user writes them; no data are needed."""
-        return _dictionary(self, _check.unique_names(variables, "names: variables")).names
+        return _planned(self, _check.unique_names(variables, "names: variables")).names
 
     def evaluate(
         self, x: ArrayLike, variables: tuple[str, ...] | None = None, *, out: Floats | None = None
@@ -109,8 +109,8 @@ class Basis(ABC):
         variables: names of the columns of x, by default x1, x2, …
         out: an array (n, terms) in any memory order, to which the values are written
         """
-        values, dictionary = self._opened(x, variables)
-        shape = (len(values), len(dictionary.names))
+        values, plan = self._opened(x, variables)
+        shape = (len(values), len(plan.terms))
         if out is None:
             # Columns are written, and later factorised, one after the other.
             out = np.empty(shape, order="F")
@@ -118,26 +118,26 @@ class Basis(ABC):
             raise DataError(
                 f"evaluate: `out` must be a float array of shape {shape}, but is {_check.short(out)}."
             )
-        dictionary.plan.run(values, out)
+        plan.run(values, out)
         return out
 
     def on_device(self, x: Any, variables: tuple[str, ...], space: Space) -> Any:
         """(terms, n): the terms at the columns of x (variables, n), in a space of arrays."""
-        dictionary = _dictionary(self, tuple(variables))
-        _within_floating_point(float(space.xp.max(space.xp.abs(x))), dictionary)
-        return dictionary.plan.on_device(x, space)
+        plan = _planned(self, tuple(variables))
+        _within_floating_point(float(space.xp.max(space.xp.abs(x))), plan)
+        return plan.on_device(x, space)
 
     def derivative(self, x: ArrayLike, variables: tuple[str, ...] | None = None) -> Floats:
         """The derivative of every term by every variable at the rows of x: (n, terms, variables).
 
         Exact, except for Python functions in `Custom`, where it comes from central differences.
         """
-        values, dictionary = self._opened(x, variables)
+        values, plan = self._opened(x, variables)
         # The slopes of many terms share factors, so that one plan evaluates all before they are summed.
-        plan, slopes = dictionary.slopes
-        table = np.empty((len(values), len(plan.terms)), order="F")
-        plan.run(values, table)
-        result = np.zeros((len(values), len(dictionary.names), values.shape[1]))
+        parts, slopes = plan.slopes
+        table = np.empty((len(values), len(parts.terms)), order="F")
+        parts.run(values, table)
+        result = np.zeros((len(values), len(plan.terms), values.shape[1]))
         for term, variable, coefficient, column in slopes:
             result[:, term, variable] += coefficient * table[:, column]
         return result
@@ -158,7 +158,7 @@ class Basis(ABC):
                 raise DataError(
                     f"renamed: {name!r} is not a variable. {_check.did_you_mean(name, variables)}"
                 )
-        terms = _dictionary(self, tuple(variables)).plan.terms
+        terms = _planned(self, tuple(variables)).terms
         # Terms are canonical and hashable, so that the image of a term can be looked up.
         index = {term: i for i, term in enumerate(terms)}
         return np.array([index.get(renamed(term, mapping, variables), -1) for term in terms], dtype=np.intp)
@@ -228,8 +228,8 @@ class Basis(ABC):
             _check.instance(functions, Mapping, "basis: `functions`", "a mapping from names to functions")
         return from_dict(data, functions or {}, 0)
 
-    def _opened(self, x: ArrayLike, variables: tuple[str, ...] | None) -> tuple[Floats, Dictionary]:
-        """The checked samples, and the dictionary of the terms in their variables."""
+    def _opened(self, x: ArrayLike, variables: tuple[str, ...] | None) -> tuple[Floats, Plan]:
+        """The checked samples, and the plan of the terms in their variables."""
         values = _check.floats(x, "evaluate: x", ndim=2)
         if variables is None:
             variables = tuple(f"x{i + 1}" for i in range(values.shape[1]))
@@ -239,10 +239,10 @@ class Basis(ABC):
                 f"evaluate: x must have one column for each of the {len(variables)} variables "
                 f"{', '.join(variables)}, but has shape {values.shape}."
             )
-        dictionary = _dictionary(self, variables)
+        plan = _planned(self, variables)
         # np.abs(values).max() would make a copy of all samples.
-        _within_floating_point(max(values.max(initial=0.0), -values.min(initial=0.0)), dictionary)
-        return values, dictionary
+        _within_floating_point(max(values.max(initial=0.0), -values.min(initial=0.0)), plan)
+        return values, plan
 
 
 def _settings(basis: Any) -> dict[str, Any]:
@@ -257,18 +257,28 @@ def _plain(value: Any) -> Any:
     return value.to_dict() if isinstance(value, Basis) else value
 
 
-def _within_floating_point(largest: float, dictionary: Dictionary) -> None:
+def _within_floating_point(largest: float, plan: Plan) -> None:
     """Raise if the powers of the largest value are beyond floating point."""
-    if largest > 1.0 and dictionary.degree * np.log10(largest) > 300:
+    if largest > 1.0 and plan.degree * np.log10(largest) > 300:
         raise DataError(
-            f"evaluate: x holds values of size {largest:.3g}, whose power {dictionary.degree} is beyond "
+            f"evaluate: x holds values of size {largest:.3g}, whose power {plan.degree} is beyond "
             "floating point. Use other units for the states."
         )
 
 
 @lru_cache(maxsize=64)
-def _dictionary(basis: Basis, variables: tuple[str, ...]) -> Dictionary:
-    return Dictionary.of(basis.terms(variables), variables, repr(basis))
+def _planned(basis: Basis, variables: tuple[str, ...]) -> Plan:
+    """The plan of the terms of a basis; there must be at least one, and their names must differ."""
+    plan = Plan.of(basis.terms(variables), variables)
+    if not plan.terms:
+        raise DataError(f"{basis!r} has no terms in the variables {', '.join(variables)}.")
+    if len(set(plan.names)) < len(plan.names):
+        twice = next(name for name in plan.names if plan.names.count(name) > 1)
+        raise DataError(
+            f"{basis!r} has two terms called {twice!r}. "
+            "Rename the custom function or the state that causes this."
+        )
+    return plan
 
 
 def from_dict(data: Any, functions: Functions, depth: int) -> Basis:
