@@ -45,7 +45,6 @@ class _GrowingQR:
     rest, tilt: (rows,), b less its projection on the columns, and Q R⁻ᵀ 1
     rest_squared, spread: ‖D λ − b‖² is `rest_squared` + ν² `spread`
     total: Σ λ at the price 0, which a unit of ν lowers by `spread`
-    newest: (rows,), the last column of Q; `rest` lost `from_rest` times it, `tilt` gained `to_tilt` times it
     """
 
     def __init__(self, target: Floats) -> None:
@@ -59,8 +58,7 @@ class _GrowingQR:
         self.rest_squared = float(target @ target)
         self.rest = target.copy()
         self.tilt = np.zeros(len(target))
-        self.newest = self.tilt
-        self.from_rest = self.to_tilt = self.total = self.spread = 0.0
+        self.total = self.spread = 0.0
 
     def append(self, column: Floats, begin: int = 0, end: int | None = None) -> Floats | None:
         """Take in a column. If it depends on the others, leave it out and return its coordinates in them.
@@ -84,17 +82,17 @@ class _GrowingQR:
             return self._solve(along)
         self._reserve(k + 1)
         rest /= height
-        self._q[:, k] = self.newest = rest
+        self._q[:, k] = rest
         self._r[:k, k] = along
         self._r[k, k] = height
-        self.from_rest = float(rest @ self.rest)
-        self.to_tilt = (1.0 - float(along @ self._sides[:k, 1])) / height
-        self._sides[k] = self.from_rest, self.to_tilt
-        self.rest -= self.from_rest * rest
-        self.tilt += self.to_tilt * rest
+        from_rest = float(rest @ self.rest)
+        to_tilt = (1.0 - float(along @ self._sides[:k, 1])) / height
+        self._sides[k] = from_rest, to_tilt
+        self.rest -= from_rest * rest
+        self.tilt += to_tilt * rest
         self.size = k + 1
-        self.total += self.from_rest * self.to_tilt
-        self.spread += self.to_tilt**2
+        self.total += from_rest * to_tilt
+        self.spread += to_tilt**2
         self._solve_sides()
         return None
 
@@ -326,7 +324,7 @@ class Corral(Iterate):
         coordinates = group.factor.append(column, begin, end)
         if coordinates is None:
             group.append(atom)
-            self._extend_images(group)
+            group.stale = group.stale_tilt = True
         elif not self._exchange(group, atom, column, coordinates):
             return
         self._settle(number)
@@ -346,17 +344,6 @@ class Corral(Iterate):
             column[place * rows : (place + 1) * rows] += value * self.design[:, index // self.targets]
             first, last = min(first, place), max(last, place)
         return column, first * rows, (last + 1) * rows
-
-    def _extend_images(self, group: _FactorGroup) -> None:
-        """Bring the images up to date with the newest column, unless they were out of date before."""
-        if group.stale:
-            return
-        image = self.design.T @ group.by_target(group.factor.newest)
-        self._images[0][:, group.columns] -= group.factor.from_rest * image
-        if self._price > 0.0 and not group.stale_tilt:
-            self._images[1][:, group.columns] += group.factor.to_tilt * image
-        else:
-            group.stale_tilt = True
 
     def _exchange(self, group: _FactorGroup, atom: Atom, column: Floats, coordinates: Floats) -> bool:
         """Let an atom whose product depends on the others replace one of them; False if none can leave."""
