@@ -19,11 +19,10 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from cindy._arrays import Floats, Ints
 from cindy.errors import InfeasibleError
-from cindy.least_squares import Equalities, Freedom, LeastSquares, Rows, lengths, stacked, triangle
+from cindy.least_squares import Equalities, Freedom, LeastSquares, Rows, lengths, pieces, stacked, triangle
 
 __all__ = [
     "Fit",
@@ -113,8 +112,7 @@ class Regression:
         touch = csr_array(
             (np.ones(matrix.nnz), matrix.indices % targets, matrix.indptr), shape=(len(self.equal), targets)
         )
-        labels = connected_components(touch.T @ touch, directed=False)[1]
-        return [np.flatnonzero(labels == k) for k in range(labels.max() + 1)]
+        return sorted((columns for _, columns in pieces(touch) if len(columns)), key=min)
 
     @cached_property
     def _row_target(self) -> Ints:

@@ -1,16 +1,25 @@
 """Dictionaries: which terms a right-hand side may be made of."""
 
-from cindy.basis.base import RUN, Averaged, Basis, Functions, PerRun, Sum, is_run
+from cindy.basis.base import Averaged, Basis, Functions, Sum
 from cindy.basis.code import Language, compile_rhs, factor_code, formula, statements
 from cindy.basis.custom import Custom
 from cindy.basis.expression import COMPARISONS, Expression
-from cindy.basis.families import Derivatives, Fourier, Listed, Polynomial, Trigonometric
-from cindy.basis.parameter import Parameter
+from cindy.basis.families import (
+    RUN,
+    Derivatives,
+    Fourier,
+    Listed,
+    PerRun,
+    Polynomial,
+    Trigonometric,
+    is_run,
+)
 from cindy.basis.plan import Plan, call
 from cindy.basis.term import (
     GREEK,
     TIME,
     Factor,
+    Parameter,
     Term,
     axis_label,
     differentiate,

@@ -1,4 +1,4 @@
-"""Bases, and bases made of bases: sums, products, restrictions to variables, terms of single runs."""
+"""Bases, and bases made of bases: sums, products and restrictions to some variables."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from cindy import _check
 from cindy._arrays import Floats, Space
 from cindy.basis.expression import Expression
-from cindy.basis.parameter import Parameter, merged
 from cindy.basis.plan import Plan
-from cindy.basis.term import Factor, Term, product, renamed
+from cindy.basis.term import Parameter, Term, merged, product, renamed
 from cindy.errors import DataError
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -26,8 +25,6 @@ MOST_TERMS = 200_000
 DEEPEST = 40
 """Levels of a description in a file: nobody nests bases so deeply, and reading them is recursive."""
 _COMPOSED = ("Sum", "Product", "Subset", "Without")
-RUN = "[]"
-"""The name of the variable that `asks_for` is called with to learn whether a basis needs to know the run."""
 
 
 class Basis(ABC):
@@ -303,7 +300,7 @@ def check_size(count: int, basis: Basis) -> None:
         raise DataError(f"{basis!r} would have {count} terms here; at most {MOST_TERMS} are allowed.")
 
 
-class _Composed(Basis, abstract=True):
+class Composed(Basis, abstract=True):
     """A basis made of other bases; its answers are those of its parts."""
 
     def asks_for(self, name: str) -> bool:
@@ -317,7 +314,7 @@ class _Composed(Basis, abstract=True):
 
 
 @dataclass(frozen=True)
-class Sum(_Composed):
+class Sum(Composed):
     """The terms of several bases, each term once, in order of first occurrence; usually written a + b."""
 
     parts: tuple[Basis, ...]
@@ -326,7 +323,7 @@ class Sum(_Composed):
         if not (isinstance(self.parts, tuple) and self.parts):
             raise DataError(f"Sum: `parts` must be a tuple of bases, but is {_check.short(self.parts)}.")
         for part in self.parts:
-            _check_basis(part, "Sum: a part")
+            check_basis(part, "Sum: a part")
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         # A term that two families share would make the design singular.
@@ -340,15 +337,15 @@ class Sum(_Composed):
 
 
 @dataclass(frozen=True)
-class Product(_Composed):
+class Product(Composed):
     """Every product of a term of `left` and a term of `right`; equal ones once; usually written a * b."""
 
     left: Basis
     right: Basis
 
     def __post_init__(self) -> None:
-        _check_basis(self.left, "Product: `left`")
-        _check_basis(self.right, "Product: `right`")
+        check_basis(self.left, "Product: `left`")
+        check_basis(self.right, "Product: `right`")
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         left, right = self.left.terms(variables), self.right.terms(variables)
@@ -366,13 +363,13 @@ class Product(_Composed):
 
 
 @dataclass(frozen=True)
-class _Wrapped(_Composed, abstract=True):
+class _Wrapped(Composed, abstract=True):
     """A composition of one basis."""
 
     of: Basis
 
     def __post_init__(self) -> None:
-        _check_basis(self.of, f"{type(self).__name__}: `of`")
+        check_basis(self.of, f"{type(self).__name__}: `of`")
 
 
 @dataclass(frozen=True)
@@ -427,56 +424,6 @@ class Without(_Wrapped):
         return repr(self.of)
 
 
-def is_run(name: str) -> bool:
-    """Whether a variable is the indicator of a run: 1 for its samples, 0 for all others."""
-    return name.startswith("[") and name.endswith("]")
-
-
-@dataclass(frozen=True)
-class PerRun(_Composed):
-    """The terms of a basis with a coefficient of its own for every trajectory; all others are shared.
-
-    For eleven balls that fall with the same g, but each with its own drag, write `Polynomial(0) +
-    PerRun(Custom({"v": "v"}))`. The term v of the run called "golf" is "v [golf]". Only `identify` knows the
-    runs; a simulation gets one by its argument `run`.
-
-    >>> from cindy.basis import Polynomial
-    >>> PerRun(Polynomial(1)).names(("v", "[a]", "[b]"))
-    ('[a]', '[b]', 'v [a]', 'v [b]')
-    """
-
-    basis: Basis
-
-    def __post_init__(self) -> None:
-        _check_basis(self.basis, "PerRun: `basis`")
-
-    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
-        runs = [name for name in variables if is_run(name)]
-        if not runs:
-            raise DataError(f"{self!r} needs to know the runs. Use it with `identify`, which does.")
-        inner = self.basis.terms(tuple(name for name in variables if not is_run(name)))
-        check_size(len(inner) * len(runs), self)
-        return tuple(
-            product((*term, Factor("variable", (run,))), variables) for term in inner for run in runs
-        )
-
-    def asks_for(self, name: str) -> bool:
-        return name == RUN or self.basis.asks_for(name)
-
-    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
-        return PerRun(self.basis.apart_from(tuple(name for name in hidden if not is_run(name))))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"basis": "PerRun", "of": self.basis.to_dict()}
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
-        return cls(from_dict(data["of"], functions, depth + 1))
-
-    def __repr__(self) -> str:
-        return f"PerRun({self.basis!r})"
-
-
 @dataclass(frozen=True)
 class Averaged(_Wrapped, abstract=True):
     """The terms of a basis with their jumps spread over two time steps; it serves rows and is not saved.
@@ -502,5 +449,5 @@ class Averaged(_Wrapped, abstract=True):
         return self.of.to_dict()
 
 
-def _check_basis(value: object, where: str) -> None:
+def check_basis(value: object, where: str) -> None:
     _check.instance(value, Basis, where, "a basis, such as Polynomial(1)")

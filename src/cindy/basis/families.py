@@ -1,15 +1,15 @@
-"""Families of terms: monomials, sines and cosines, and their derivatives in space."""
+"""Families of terms: monomials, sines and cosines, their derivatives in space, and terms of single runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, combinations_with_replacement
 from math import comb
 from typing import Any
 
 from cindy import _check
-from cindy.basis.base import Basis, check_size
+from cindy.basis.base import Basis, Composed, Functions, check_basis, check_size, from_dict
 from cindy.basis.term import Factor, Term, product, shortest, spatial, term_variables
 from cindy.errors import DataError
 
@@ -222,6 +222,60 @@ class Derivatives(Basis):
         options += [] if self.bias else ["bias=False"]
         options += [f"axes={self.axes!r}"] if self.axes else []
         return f"Derivatives({', '.join([f'degree={self.degree}', f'order={self.order}', *options])})"
+
+
+RUN = "[]"
+"""The name of the variable that `asks_for` is called with to learn whether a basis needs to know the run."""
+
+
+def is_run(name: str) -> bool:
+    """Whether a variable is the indicator of a run: 1 for its samples, 0 for all others."""
+    return name.startswith("[") and name.endswith("]")
+
+
+@dataclass(frozen=True)
+class PerRun(Composed):
+    """The terms of a basis with a coefficient of its own for every trajectory; all others are shared.
+
+    For eleven balls that fall with the same g, but each with its own drag, write `Polynomial(0) +
+    PerRun(Custom({"v": "v"}))`. The term v of the run called "golf" is "v [golf]". Only `identify` knows the
+    runs; a simulation gets one by its argument `run`.
+
+    >>> from cindy.basis import Polynomial
+    >>> PerRun(Polynomial(1)).names(("v", "[a]", "[b]"))
+    ('[a]', '[b]', 'v [a]', 'v [b]')
+    """
+
+    basis: Basis
+
+    def __post_init__(self) -> None:
+        check_basis(self.basis, "PerRun: `basis`")
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        runs = [name for name in variables if is_run(name)]
+        if not runs:
+            raise DataError(f"{self!r} needs to know the runs. Use it with `identify`, which does.")
+        inner = self.basis.terms(tuple(name for name in variables if not is_run(name)))
+        check_size(len(inner) * len(runs), self)
+        return tuple(
+            product((*term, Factor("variable", (run,))), variables) for term in inner for run in runs
+        )
+
+    def asks_for(self, name: str) -> bool:
+        return name == RUN or self.basis.asks_for(name)
+
+    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
+        return PerRun(self.basis.apart_from(tuple(name for name in hidden if not is_run(name))))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"basis": "PerRun", "of": self.basis.to_dict()}
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
+        return cls(from_dict(data["of"], functions, depth + 1))
+
+    def __repr__(self) -> str:
+        return f"PerRun({self.basis!r})"
 
 
 @dataclass(frozen=True)

@@ -60,15 +60,12 @@ class _GrowingQR:
         self.tilt = np.zeros(len(target))
         self.total = self.spread = 0.0
 
-    def append(self, column: Floats, begin: int = 0, end: int | None = None) -> Floats | None:
-        """Take in a column. If it depends on the others, leave it out and return its coordinates in them.
-
-        begin, end: the column is zero outside these rows
-        """
+    def append(self, column: Floats) -> Floats | None:
+        """Take in a column. If it depends on the others, leave it out and return its coordinates in them."""
         k = self.size
         q = self._q[:, :k]
         # Gram-Schmidt: the coordinates of the column in the span of Q, and the rest.
-        along = column[begin:end] @ q[begin:end]
+        along = column @ q
         rest = column - q @ along
         length, left = float(column @ column), float(rest @ rest)
         if left < 0.5 * length:
@@ -320,8 +317,8 @@ class Corral(Iterate):
         number = int(self._label[atom.indices[0] % self.targets])
         group = self._groups[number]
         # Step 1.
-        column, begin, end = self._column(atom, group)
-        coordinates = group.factor.append(column, begin, end)
+        column = self._column(atom, group)
+        coordinates = group.factor.append(column)
         if coordinates is None:
             group.append(atom)
             group.stale = group.stale_tilt = True
@@ -329,21 +326,13 @@ class Corral(Iterate):
             return
         self._settle(number)
 
-    def _column(self, atom: Atom, group: Group) -> tuple[Floats, int, int]:
-        """The product of an atom, one target of its group after the other, and the span of its nonzeros."""
-        rows = len(self.design)
-        if len(group.targets) == len(atom.indices) == 1:
-            return atom.values[0] * self.design[:, atom.indices[0] // self.targets], 0, rows
-        if len(atom.indices) > len(group.targets):
-            product = self.product(atom)[:, group.targets].ravel(order="F")
-            return product, 0, len(product)
-        column = np.zeros(rows * len(group.targets))
-        first, last = len(group.targets), 0
+    def _column(self, atom: Atom, group: Group) -> Floats:
+        """The product of an atom, one target of its group after the other."""
+        column = np.zeros((len(self.design), len(group.targets)), order="F")
         for index, value in zip(atom.indices.tolist(), atom.values.tolist(), strict=True):
             place = self._place_in_group[index % self.targets]
-            column[place * rows : (place + 1) * rows] += value * self.design[:, index // self.targets]
-            first, last = min(first, place), max(last, place)
-        return column, first * rows, (last + 1) * rows
+            column[:, place] += value * self.design[:, index // self.targets]
+        return column.ravel(order="F")
 
     def _exchange(self, group: _FactorGroup, atom: Atom, column: Floats, coordinates: Floats) -> bool:
         """Let an atom whose product depends on the others replace one of them; False if none can leave."""
