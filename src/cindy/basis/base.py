@@ -70,7 +70,8 @@ class Basis(ABC):
         """
 
         def read(value: Any) -> Any:
-            return from_dict(value, functions, depth + 1) if isinstance(value, Mapping) else value
+            described = isinstance(value, Mapping) and "basis" in value
+            return from_dict(value, functions, depth + 1) if described else value
 
         lists = {name: tuple(map(read, value)) for name, value in data.items() if isinstance(value, list)}
         return cls(**({name: read(value) for name, value in data.items()} | lists))
