@@ -29,6 +29,7 @@ __all__ = [
     "connected",
     "lengths",
     "orthogonalised",
+    "pieces",
     "quick_triangle",
     "stacked",
     "triangle",
@@ -301,16 +302,16 @@ class Equalities:
     @cached_property
     def _parts(self) -> list[_Part]:
         """Step 1."""
-        row_label, column_label = connected(self.matrix)
-        columns = _members(column_label)
         # To slice sparse rows part by part takes longer than a dense copy of all, if that fits in 8 MB.
         small = self.matrix.shape[0] * self.matrix.shape[1] < 1_000_000
         dense = self.matrix.toarray() if small else None
         parts = []
-        for label, rows in _members(row_label).items():
-            inside = columns.get(label, np.zeros(0, dtype=np.intp))
-            part = self.matrix[rows][:, inside].toarray() if dense is None else dense[np.ix_(rows, inside)]
-            parts.append(_Part(rows, inside, part, self.goal[rows]))
+        for rows, inside in pieces(self.matrix):
+            if len(rows):
+                part = (
+                    self.matrix[rows][:, inside].toarray() if dense is None else dense[np.ix_(rows, inside)]
+                )
+                parts.append(_Part(rows, inside, part, self.goal[rows]))
         return parts
 
     @cached_property
@@ -331,7 +332,7 @@ class Equalities:
         place[support] = np.arange(len(support))
         # A coefficient that no row names is a parameter of its own.
         loose = np.flatnonzero(~self._tied[support])
-        offset, valued = np.zeros(len(support)), np.zeros(len(support), dtype=bool)
+        offset = np.zeros(len(support))
         row, column, value = [loose], [np.arange(len(loose))], [np.ones(len(loose))]
         free, applies = len(loose), False
         for part in self._parts:
@@ -339,7 +340,7 @@ class Equalities:
             left = part.left(inside >= 0, None if also is None else also[part.rows])
             members = inside[inside >= 0]
             applies |= left.applies
-            offset[members], valued[members] = left.offset, left.valued
+            offset[members] = left.offset
             row.append(members[left.row])
             column.append(free + left.column)
             value.append(left.value)
@@ -347,14 +348,14 @@ class Equalities:
         if not applies:
             return None
         places = (np.concatenate(row), np.concatenate(column))
-        return Freedom(csr_array((np.concatenate(value), places), shape=(len(support), free)), offset, valued)
+        return Freedom(csr_array((np.concatenate(value), places), shape=(len(support), free)), offset)
 
 
 @dataclass(frozen=True, eq=False)
 class _Left:
     """What the equalities of one part leave free on some of its coefficients.
 
-    row, column, value: the entries of the basis; offset, valued: as in `Freedom`
+    row, column, value: the entries of the basis; offset: as in `Freedom`
     applies: whether any equality of the part applies
     """
 
@@ -363,7 +364,6 @@ class _Left:
     value: Floats
     free: int
     offset: Floats
-    valued: NDArray[np.bool_]
     applies: bool
 
 
@@ -393,36 +393,21 @@ class _Part:
         used = (part != 0).any(axis=1)
         if also is not None:
             used |= also
-        count = part.shape[1]
-        offset, valued = np.zeros(count), np.zeros(count, dtype=bool)
-        row, column, value, free = [], [], [], 0
-        if inside.all() and used.all():
-            row_label, column_label = np.zeros(len(used), dtype=np.intp), np.zeros(count, dtype=np.intp)
-        else:
-            # Step 2.
-            row_label, column_label = connected(csr_array(part[used]))
-        columns = _members(column_label)
-        for label, rows in _members(row_label).items():
-            piece = columns.pop(label, np.zeros(0, dtype=np.intp))
-            goal = self.goal[used][rows]
-            null, shift = _null_space(part[used][np.ix_(rows, piece)], goal)
-            offset[piece], valued[piece] = shift, bool(goal.any())
+        offset, free = np.zeros(part.shape[1]), 0
+        row, column, value = [np.zeros(0, np.intp)], [np.zeros(0, np.intp)], [np.zeros(0)]
+        # Step 2.
+        whole = (np.arange(len(used)), np.arange(part.shape[1]))
+        for rows, piece in [whole] if inside.all() and used.all() else pieces(csr_array(part[used])):
+            # A coefficient that no applying row names is a parameter of its own.
+            null, offset[piece] = np.eye(1), 0.0
+            if len(rows):
+                null, offset[piece] = _null_space(part[used][np.ix_(rows, piece)], self.goal[used][rows])
             row.append(np.repeat(piece, null.shape[1]))
             column.append(np.tile(np.arange(free, free + null.shape[1]), len(piece)))
             value.append(null.ravel())
             free += null.shape[1]
-        # A coefficient that no applying row names is a parameter of its own.
-        loose = np.array([single for (single,) in columns.values()], dtype=np.intp)
-        count = len(loose)
-        return _Left(
-            np.concatenate([*row, loose]),
-            np.concatenate([*column, np.arange(free, free + count)]),
-            np.concatenate([*value, np.ones(count)]),
-            free + count,
-            offset,
-            valued,
-            bool(used.any()),
-        )
+        entries = np.concatenate(row), np.concatenate(column), np.concatenate(value)
+        return _Left(*entries, free, offset, bool(used.any()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -431,19 +416,17 @@ class Freedom:
 
     basis: (coefficients, free), sparse; a coefficient that nothing ties has a column with one entry
     offset: (coefficients,)
-    valued: (coefficients,) which an equality with a value other than zero holds, alone or through others
     """
 
     basis: csr_array
     offset: Floats
-    valued: NDArray[np.bool_]
 
     @classmethod
     def whole(cls, size: int) -> Freedom:
         """The freedom without any equality: each coefficient is a parameter."""
         at = np.arange(size)
         basis = csr_array((np.ones(size), at, np.arange(size + 1)), shape=(size, size))
-        return cls(basis, np.zeros(size), np.zeros(size, dtype=bool))
+        return cls(basis, np.zeros(size))
 
 
 def connected(matrix: csr_array) -> tuple[Ints, Ints]:
@@ -456,11 +439,16 @@ def connected(matrix: csr_array) -> tuple[Ints, Ints]:
     return labels[:rows], labels[rows:]
 
 
-def _members(labels: Ints) -> dict[int, Ints]:
-    """For each label the places where it stands."""
-    order = np.argsort(labels, kind="stable")
-    parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
-    return {int(labels[part[0]]): part for part in parts if len(part)}
+def pieces(matrix: csr_array) -> list[tuple[Ints, Ints]]:
+    """(rows, columns) of each set that entries connect; those with rows come first."""
+    labels = connected(matrix)
+    count = 1 + max(int(label.max(initial=-1)) for label in labels)
+    orders = [np.argsort(label, kind="stable") for label in labels]
+    parts = [
+        np.split(order, np.searchsorted(label, np.arange(1, count), sorter=order))
+        for label, order in zip(labels, orders, strict=True)
+    ]
+    return list(zip(*parts, strict=True))[:count]
 
 
 def _null_space(rows: Floats, goal: Floats) -> tuple[Floats, Floats]:

@@ -18,13 +18,11 @@ from functools import cached_property
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from cindy._arrays import Floats, Ints
 from cindy.errors import InfeasibleError
-from cindy.least_squares import Equalities, Freedom, LeastSquares, Rows, lengths, stacked, triangle
+from cindy.least_squares import Equalities, Freedom, LeastSquares, Rows, lengths, pieces, stacked, triangle
 
 __all__ = [
     "Fit",
@@ -50,14 +48,12 @@ class Fit:
     support: (k,) flat indices; x: (k,) coefficients
     spread: (k, free); spread spreadᵀ is the covariance where the noise is as `Regression.noise` says
     loss: the sum of squared residuals in units of the noise
-    valued: (k,) which an equality with a value other than zero holds; None: none of them
     """
 
     support: Ints
     x: Floats
     spread: Floats
     loss: float
-    valued: NDArray[np.bool_] | None = None
 
     @property
     def free(self) -> int:
@@ -116,8 +112,7 @@ class Regression:
         touch = csr_array(
             (np.ones(matrix.nnz), matrix.indices % targets, matrix.indptr), shape=(len(self.equal), targets)
         )
-        labels = connected_components(touch.T @ touch, directed=False)[1]
-        return [np.flatnonzero(labels == k) for k in range(labels.max() + 1)]
+        return sorted((columns for _, columns in pieces(touch) if len(columns)), key=min)
 
     @cached_property
     def _row_target(self) -> Ints:
@@ -188,7 +183,7 @@ class Regression:
                 root[np.ix_(part.own, shared)] = -part.spread @ (part.link @ spread)
         x = np.asarray(free.basis @ theta) + free.offset
         spread = np.asarray(free.basis @ root)
-        return Fit(support, x, spread, loss + self.unexplained(targets), free.valued)
+        return Fit(support, x, spread, loss + self.unexplained(targets))
 
     def _part(self, support: Ints, j: int, free: Freedom, own: Ints, shared: Ints) -> _Part:
         """The rows of target j, in units of its noise, without its own parameters."""

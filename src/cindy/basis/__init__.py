@@ -1,16 +1,25 @@
 """Dictionaries: which terms a right-hand side may be made of."""
 
-from cindy.basis.base import Basis, Functions, Parameter
+from cindy.basis.base import Averaged, Basis, Functions, Sum
 from cindy.basis.code import Language, compile_rhs, factor_code, formula, statements
-from cindy.basis.composed import RUN, Averaged, PerRun, Sum, is_run
 from cindy.basis.custom import Custom
 from cindy.basis.expression import COMPARISONS, Expression
-from cindy.basis.families import Derivatives, Fourier, Listed, Polynomial, Trigonometric
-from cindy.basis.plan import Dictionary, Plan, call
+from cindy.basis.families import (
+    RUN,
+    Derivatives,
+    Fourier,
+    Listed,
+    PerRun,
+    Polynomial,
+    Trigonometric,
+    is_run,
+)
+from cindy.basis.plan import Plan, call
 from cindy.basis.term import (
     GREEK,
     TIME,
     Factor,
+    Parameter,
     Term,
     axis_label,
     differentiate,
@@ -37,7 +46,6 @@ __all__ = [
     "Basis",
     "Custom",
     "Derivatives",
-    "Dictionary",
     "Expression",
     "Factor",
     "Fourier",

@@ -1,22 +1,21 @@
-"""Bases, which can be added, multiplied and restricted to variables, and parameters inside their terms."""
+"""Bases, and bases made of bases: sums, products and restrictions to some variables."""
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cindy import _check
 from cindy._arrays import Floats, Space
-from cindy.basis.expression import CONSTANTS, FUNCTIONS, SEVERAL
-from cindy.basis.plan import Dictionary
-from cindy.basis.term import Term, renamed
+from cindy.basis.expression import Expression
+from cindy.basis.plan import Plan
+from cindy.basis.term import Parameter, Term, merged, product, renamed
 from cindy.errors import DataError
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -26,116 +25,6 @@ MOST_TERMS = 200_000
 DEEPEST = 40
 """Levels of a description in a file: nobody nests bases so deeply, and reading them is recursive."""
 _COMPOSED = ("Sum", "Product", "Subset", "Without")
-
-_AROUND = 10.0
-"""A single start stands for the range from a tenth of it to ten times it."""
-_WIDE = 3.0
-"""The grid of a range whose ends have one sign and at least this ratio is logarithmic."""
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """An unknown number inside terms, with the range in which it is searched.
-
-    The scale of the search is logarithmic if both ends have one sign and lie far apart, otherwise linear. The
-    `place` of a value on it is log |value| or the value itself.
-
-    >>> Parameter("K", 0.01, 100.0).grid(3)
-    array([1.e-02, 1.e+00, 1.e+02])
-    """
-
-    name: str
-    lower: float
-    upper: float
-
-    @property
-    def logarithmic(self) -> bool:
-        # A half-saturation of 0.01 is as likely as one of 100; a linear grid would hardly visit the lower
-        # decades.
-        small, large = sorted((abs(self.lower), abs(self.upper)))
-        return self.lower * self.upper > 0 and large / small >= _WIDE
-
-    @property
-    def places(self) -> tuple[float, float]:
-        """The places of the two ends, in increasing order."""
-        first, last = sorted((self.place(self.lower), self.place(self.upper)))
-        return first, last
-
-    def place(self, value: float) -> float:
-        return math.log(abs(value)) if self.logarithmic else value
-
-    def value(self, place: float) -> float:
-        """The value at a place, clipped to the range."""
-        # exp(log(x)) may leave the range by a rounding error, and a term may be undefined there.
-        number = math.copysign(math.exp(place), self.lower) if self.logarithmic else place
-        return min(max(number, self.lower), self.upper)
-
-    def slope(self, value: float) -> float:
-        """The derivative of the value by its place."""
-        return value if self.logarithmic else 1.0
-
-    def grid(self, count: int) -> Floats:
-        """So many values from one end to the other, evenly spaced on the scale of the search."""
-        return np.array([self.value(place) for place in np.linspace(*self.places, count)])
-
-    @property
-    def middle(self) -> float:
-        return self.value(0.5 * sum(self.places))
-
-
-def read_parameters(given: Any, where: str) -> tuple[Parameter, ...]:
-    """Parameters from a mapping of names to ranges (lower, upper) or starts."""
-    if isinstance(given, tuple) and all(isinstance(entry, Parameter) for entry in given):
-        return given
-    if not isinstance(given, Mapping):
-        raise DataError(
-            f'{where}: `parameters` must be a mapping such as {{"K": (0.01, 10)}}, '
-            f"but is {_check.short(given)}."
-        )
-    return tuple(_read(name, span, where) for name, span in given.items())
-
-
-def _read(name: Any, span: Any, where: str) -> Parameter:
-    """One parameter from its name and a range or a start."""
-    if not isinstance(name, str) or not name.isidentifier():
-        raise DataError(f"{where}: the name of a parameter must be a word as in a formula, but is {name!r}.")
-    if name in CONSTANTS or name in FUNCTIONS or name in SEVERAL or name == "where":
-        raise DataError(f"{where}: {name!r} has a meaning in formulas already; call the parameter otherwise.")
-    if isinstance(span, (int, float, np.integer, np.floating)) and not isinstance(span, bool):
-        start = float(span)
-        if not math.isfinite(start) or start == 0:
-            raise DataError(
-                f"{where}: the start of {name!r} must be a finite number other than 0, which says its size, "
-                f"but is {span!r}. Give a range such as (-1, 1) instead."
-            )
-        return Parameter(name, *sorted((start / _AROUND, start * _AROUND)))
-    try:
-        lower, upper = (float(end) for end in span)
-    except (TypeError, ValueError):
-        raise DataError(
-            f"{where}: {name!r} needs a range (lower, upper) or a start, but got {span!r}."
-        ) from None
-    if not (math.isfinite(lower) and math.isfinite(upper)) or not lower < upper:
-        raise DataError(
-            f"{where}: the range of {name!r} must be two finite numbers, the lower first, but is "
-            f"({lower:g}, {upper:g})."
-        )
-    return Parameter(name, lower, upper)
-
-
-def merged(parts: Iterable[tuple[Parameter, ...]], where: str) -> tuple[Parameter, ...]:
-    """The parameters of several bases; a parameter of several bases must have the same range in all."""
-    parameters: dict[str, Parameter] = {}
-    for part in parts:
-        for parameter in part:
-            first = parameters.setdefault(parameter.name, parameter)
-            if first != parameter:
-                ranges = " and ".join(f"({p.lower:g}, {p.upper:g})" for p in (first, parameter))
-                raise DataError(
-                    f"{where}: the parameter {parameter.name!r} has the ranges {ranges} in two places. "
-                    "Give it one range, or two names."
-                )
-    return tuple(parameters.values())
 
 
 class Basis(ABC):
@@ -165,9 +54,12 @@ class Basis(ABC):
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         """The terms in these variables, distinct and in order; the caller has checked the names."""
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready description, read back by `from_dict`."""
+        """A JSON-ready description, read back by `from_dict`: by default the fields of the dataclass."""
+        name = type(self).__name__
+        if not is_dataclass(type(self)):
+            raise DataError(f"basis: {name} cannot be saved. Make it a dataclass, or give it a `to_dict`.")
+        return {"basis": name} | {name: _plain(value) for name, value in _settings(self).items()}
 
     @classmethod
     def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
@@ -176,11 +68,36 @@ class Basis(ABC):
         functions: the Python functions of terms, by name
         depth: how many bases contain this one, for `from_dict`
         """
-        return cls(**data)
+
+        def read(value: Any) -> Any:
+            described = isinstance(value, Mapping) and "basis" in value
+            return from_dict(value, functions, depth + 1) if described else value
+
+        lists = {name: tuple(map(read, value)) for name, value in data.items() if isinstance(value, list)}
+        return cls(**({name: read(value) for name, value in data.items()} | lists))
+
+    @property
+    def _parts(self) -> tuple[Basis, ...]:
+        """The bases that this one is made of, in order: the fields that are bases."""
+        several = [v if isinstance(v, tuple) else (v,) for v in _settings(self).values()]
+        return tuple(part for parts in several for part in parts if isinstance(part, Basis))
+
+    def _with(self, change: Callable[[Basis], Basis]) -> Self:
+        """The same composition of other parts."""
+        if not self._parts:
+            return self
+
+        def changed(value: Any) -> Any:
+            return change(value) if isinstance(value, Basis) else value
+
+        settings = _settings(self)
+        for name, value in settings.items():
+            settings[name] = tuple(map(changed, value)) if isinstance(value, tuple) else changed(value)
+        return type(self)(**settings)
 
     def names(self, variables: tuple[str, ...]) -> tuple[str, ...]:
         """The terms as a user writes them; no data are needed."""
-        return _dictionary(self, _check.unique_names(variables, "names: variables")).names
+        return _planned(self, _check.unique_names(variables, "names: variables")).names
 
     def evaluate(
         self, x: ArrayLike, variables: tuple[str, ...] | None = None, *, out: Floats | None = None
@@ -190,8 +107,8 @@ class Basis(ABC):
         variables: names of the columns of x, by default x1, x2, …
         out: an array (n, terms) in any memory order, to which the values are written
         """
-        values, dictionary = self._opened(x, variables)
-        shape = (len(values), len(dictionary.names))
+        values, plan = self._opened(x, variables)
+        shape = (len(values), len(plan.terms))
         if out is None:
             # Columns are written, and later factorised, one after the other.
             out = np.empty(shape, order="F")
@@ -199,26 +116,26 @@ class Basis(ABC):
             raise DataError(
                 f"evaluate: `out` must be a float array of shape {shape}, but is {_check.short(out)}."
             )
-        dictionary.plan.run(values, out)
+        plan.run(values, out)
         return out
 
     def on_device(self, x: Any, variables: tuple[str, ...], space: Space) -> Any:
         """(terms, n): the terms at the columns of x (variables, n), in a space of arrays."""
-        dictionary = _dictionary(self, tuple(variables))
-        _within_floating_point(float(space.xp.max(space.xp.abs(x))), dictionary)
-        return dictionary.plan.on_device(x, space)
+        plan = _planned(self, tuple(variables))
+        _within_floating_point(float(space.xp.max(space.xp.abs(x))), plan)
+        return plan.on_device(x, space)
 
     def derivative(self, x: ArrayLike, variables: tuple[str, ...] | None = None) -> Floats:
         """The derivative of every term by every variable at the rows of x: (n, terms, variables).
 
         Exact, except for Python functions in `Custom`, where it comes from central differences.
         """
-        values, dictionary = self._opened(x, variables)
+        values, plan = self._opened(x, variables)
         # The slopes of many terms share factors, so that one plan evaluates all before they are summed.
-        plan, slopes = dictionary.slopes
-        table = np.empty((len(values), len(plan.terms)), order="F")
-        plan.run(values, table)
-        result = np.zeros((len(values), len(dictionary.names), values.shape[1]))
+        parts, slopes = plan.slopes
+        table = np.empty((len(values), len(parts.terms)), order="F")
+        parts.run(values, table)
+        result = np.zeros((len(values), len(plan.terms), values.shape[1]))
         for term, variable, coefficient, column in slopes:
             result[:, term, variable] += coefficient * table[:, column]
         return result
@@ -239,7 +156,7 @@ class Basis(ABC):
                 raise DataError(
                     f"renamed: {name!r} is not a variable. {_check.did_you_mean(name, variables)}"
                 )
-        terms = _dictionary(self, tuple(variables)).plan.terms
+        terms = _planned(self, tuple(variables)).terms
         # Terms are canonical and hashable, so that the image of a term can be looked up.
         index = {term: i for i, term in enumerate(terms)}
         return np.array([index.get(renamed(term, mapping, variables), -1) for term in terms], dtype=np.intp)
@@ -250,7 +167,7 @@ class Basis(ABC):
 
     def on(self, *variables: str) -> Basis:
         """The same family in these variables only."""
-        return _composed("Subset", self, _check.unique_names(variables, "on"))
+        return Subset(self, _check.unique_names(variables, "on"))
 
     def asks_for(self, name: str) -> bool:
         """Whether some part of the basis names a variable that need not be measured: the time, or the run."""
@@ -258,15 +175,15 @@ class Basis(ABC):
 
     def apart_from(self, hidden: tuple[str, ...]) -> Basis:
         """The basis in which only those parts use hidden variables that name them."""
-        return _composed("Without", self, hidden)
+        return Without(self, hidden)
 
     def unknowns(self) -> tuple[Parameter, ...]:
         """The parameters inside terms that have no value yet, each listed once."""
-        return ()
+        return merged([part.unknowns() for part in self._parts], repr(self))
 
     def parameter_names(self) -> frozenset[str]:
         """The names of all parameters inside terms, with and without a value."""
-        return frozenset()
+        return frozenset().union(*(part.parameter_names() for part in self._parts))
 
     def at(self, values: Mapping[str, float]) -> Basis:
         """The same basis with values for some parameters, by name, which are then no longer unknown."""
@@ -284,7 +201,7 @@ class Basis(ABC):
 
     def _at(self, values: Mapping[str, float]) -> Basis:
         """As `at`, for one family; `values` may hold parameters of other families."""
-        return self
+        return self._with(lambda part: part._at(values))
 
     def _summands(self) -> tuple[Basis, ...]:
         return (self,)
@@ -293,11 +210,11 @@ class Basis(ABC):
         """The terms of both bases; a common term occurs once."""
         if not isinstance(other, Basis):
             return NotImplemented
-        return _composed("Sum", (*self._summands(), *other._summands()))
+        return Sum((*self._summands(), *other._summands()))
 
     def __mul__(self, other: Basis) -> Basis:
         """Every product of a term of one basis and a term of the other; equal products occur once."""
-        return _composed("Product", self, other) if isinstance(other, Basis) else NotImplemented
+        return Product(self, other) if isinstance(other, Basis) else NotImplemented
 
     @staticmethod
     def from_dict(data: Mapping[str, Any], functions: Functions | None = None) -> Basis:
@@ -309,8 +226,8 @@ class Basis(ABC):
             _check.instance(functions, Mapping, "basis: `functions`", "a mapping from names to functions")
         return from_dict(data, functions or {}, 0)
 
-    def _opened(self, x: ArrayLike, variables: tuple[str, ...] | None) -> tuple[Floats, Dictionary]:
-        """The checked samples, and the dictionary of the terms in their variables."""
+    def _opened(self, x: ArrayLike, variables: tuple[str, ...] | None) -> tuple[Floats, Plan]:
+        """The checked samples, and the plan of the terms in their variables."""
         values = _check.floats(x, "evaluate: x", ndim=2)
         if variables is None:
             variables = tuple(f"x{i + 1}" for i in range(values.shape[1]))
@@ -320,29 +237,46 @@ class Basis(ABC):
                 f"evaluate: x must have one column for each of the {len(variables)} variables "
                 f"{', '.join(variables)}, but has shape {values.shape}."
             )
-        dictionary = _dictionary(self, variables)
+        plan = _planned(self, variables)
         # np.abs(values).max() would make a copy of all samples.
-        _within_floating_point(max(values.max(initial=0.0), -values.min(initial=0.0)), dictionary)
-        return values, dictionary
+        _within_floating_point(max(values.max(initial=0.0), -values.min(initial=0.0)), plan)
+        return values, plan
 
 
-def _composed(kind: str, *parts: Any) -> Basis:
-    """A basis made of bases, by the name of its class, because `composed` imports this module."""
-    return Basis.kinds[kind](*parts)
+def _settings(basis: Any) -> dict[str, Any]:
+    """The fields of a basis by name; none if it is no dataclass."""
+    return {field.name: getattr(basis, field.name) for field in fields(basis)} if is_dataclass(basis) else {}
 
 
-def _within_floating_point(largest: float, dictionary: Dictionary) -> None:
+def _plain(value: Any) -> Any:
+    """A field of a basis as JSON can hold it."""
+    if isinstance(value, tuple):
+        return [_plain(entry) for entry in value]
+    return value.to_dict() if isinstance(value, Basis) else value
+
+
+def _within_floating_point(largest: float, plan: Plan) -> None:
     """Raise if the powers of the largest value are beyond floating point."""
-    if largest > 1.0 and dictionary.degree * np.log10(largest) > 300:
+    if largest > 1.0 and plan.degree * np.log10(largest) > 300:
         raise DataError(
-            f"evaluate: x holds values of size {largest:.3g}, whose power {dictionary.degree} is beyond "
+            f"evaluate: x holds values of size {largest:.3g}, whose power {plan.degree} is beyond "
             "floating point. Use other units for the states."
         )
 
 
 @lru_cache(maxsize=64)
-def _dictionary(basis: Basis, variables: tuple[str, ...]) -> Dictionary:
-    return Dictionary.of(basis.terms(variables), variables, repr(basis))
+def _planned(basis: Basis, variables: tuple[str, ...]) -> Plan:
+    """The plan of the terms of a basis; there must be at least one, and their names must differ."""
+    plan = Plan.of(basis.terms(variables), variables)
+    if not plan.terms:
+        raise DataError(f"{basis!r} has no terms in the variables {', '.join(variables)}.")
+    if len(set(plan.names)) < len(plan.names):
+        twice = next(name for name in plan.names if plan.names.count(name) > 1)
+        raise DataError(
+            f"{basis!r} has two terms called {twice!r}. "
+            "Rename the custom function or the state that causes this."
+        )
+    return plan
 
 
 def from_dict(data: Any, functions: Functions, depth: int) -> Basis:
@@ -365,3 +299,156 @@ def check_size(count: int, basis: Basis) -> None:
     """Raise if a basis has more terms than any memory holds."""
     if count > MOST_TERMS:
         raise DataError(f"{basis!r} would have {count} terms here; at most {MOST_TERMS} are allowed.")
+
+
+class Composed(Basis, abstract=True):
+    """A basis made of other bases; its answers are those of its parts."""
+
+    def asks_for(self, name: str) -> bool:
+        return any(part.asks_for(name) for part in self._parts)
+
+    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
+        return self._with(lambda part: part.apart_from(hidden))
+
+    def on_axes(self, axes: tuple[str, ...]) -> Basis:
+        return self._with(lambda part: part.on_axes(axes))
+
+
+@dataclass(frozen=True)
+class Sum(Composed):
+    """The terms of several bases, each term once, in order of first occurrence; usually written a + b."""
+
+    parts: tuple[Basis, ...]
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.parts, tuple) and self.parts):
+            raise DataError(f"Sum: `parts` must be a tuple of bases, but is {_check.short(self.parts)}.")
+        for part in self.parts:
+            check_basis(part, "Sum: a part")
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        # A term that two families share would make the design singular.
+        return tuple(dict.fromkeys(term for part in self.parts for term in part.terms(variables)))
+
+    def _summands(self) -> tuple[Basis, ...]:
+        return self.parts
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self.parts))
+
+
+@dataclass(frozen=True)
+class Product(Composed):
+    """Every product of a term of `left` and a term of `right`; equal ones once; usually written a * b."""
+
+    left: Basis
+    right: Basis
+
+    def __post_init__(self) -> None:
+        check_basis(self.left, "Product: `left`")
+        check_basis(self.right, "Product: `right`")
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        left, right = self.left.terms(variables), self.right.terms(variables)
+        check_size(len(left) * len(right), self)
+        # x · x y and x² · y are the same product, written once.
+        return tuple(dict.fromkeys(product((*a, *b), variables) for a in left for b in right))
+
+    def __repr__(self) -> str:
+        return " * ".join(
+            f"({part!r})"
+            if isinstance(part, Sum) or (isinstance(part, Product) and part is self.right)
+            else repr(part)
+            for part in (self.left, self.right)
+        )
+
+
+@dataclass(frozen=True)
+class _Wrapped(Composed, abstract=True):
+    """A composition of one basis."""
+
+    of: Basis
+
+    def __post_init__(self) -> None:
+        check_basis(self.of, f"{type(self).__name__}: `of`")
+
+
+@dataclass(frozen=True)
+class Subset(_Wrapped):
+    """A basis in some of the variables, in the order given; usually written basis.on("x", "y")."""
+
+    variables: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check.unique_names(self.variables, "Subset: `variables`")
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        for name in self.variables:
+            if name not in variables:
+                raise DataError(
+                    f"{self!r}: {name!r} is not a variable. {_check.did_you_mean(name, variables)}"
+                )
+        # The inner basis orders factors as the variables were given to `on`; they are put in the order of the
+        # data, so that the terms equal those of other bases.
+        inner = self.of.terms(self.variables)
+        return tuple(product(term, variables) for term in inner)
+
+    def asks_for(self, name: str) -> bool:
+        return name in self.variables or self.of.asks_for(name)
+
+    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
+        return self
+
+    def __repr__(self) -> str:
+        inner = f"({self.of!r})" if isinstance(self.of, (Sum, Product)) else repr(self.of)
+        return f"{inner}.on({', '.join(map(repr, self.variables))})"
+
+
+@dataclass(frozen=True)
+class Without(_Wrapped):
+    """A basis in all variables but some."""
+
+    hidden: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check.unique_names(self.hidden, "Without: `hidden`")
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        return self.of.terms(tuple(name for name in variables if name not in self.hidden))
+
+    def asks_for(self, name: str) -> bool:
+        return name not in self.hidden and self.of.asks_for(name)
+
+    def __repr__(self) -> str:
+        return repr(self.of)
+
+
+@dataclass(frozen=True)
+class Averaged(_Wrapped, abstract=True):
+    """The terms of a basis with their jumps spread over two time steps; it serves rows and is not saved.
+
+    widths: switching functions, and by how much each changes within the step in which it changes its sign
+    """
+
+    widths: tuple[tuple[Expression, float], ...]
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        widths = dict(self.widths)
+        return tuple(
+            tuple(
+                factor
+                if factor.expression is None or factor.symbolic is not None
+                else replace(factor, expression=factor.expression.averaged(widths))
+                for factor in term
+            )
+            for term in self.of.terms(variables)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.of.to_dict()
+
+
+def check_basis(value: object, where: str) -> None:
+    _check.instance(value, Basis, where, "a basis, such as Polynomial(1)")

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from cindy import _check
-from cindy.basis.base import Basis, Functions, Parameter, read_parameters
-from cindy.basis.composed import Without
+from cindy.basis.base import Basis, Functions, Without
 from cindy.basis.expression import CONSTANTS, check_finite, number, parse
-from cindy.basis.term import Factor, Term
+from cindy.basis.term import Factor, Parameter, Term, read_parameters
 from cindy.errors import DataError
 
 

@@ -1,4 +1,4 @@
-"""Families of terms: monomials, sines and cosines, and their derivatives in space."""
+"""Families of terms: monomials, sines and cosines, their derivatives in space, and terms of single runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import comb
 from typing import Any
 
 from cindy import _check
-from cindy.basis.base import Basis, Functions, Parameter, check_size, from_dict
+from cindy.basis.base import Basis, Composed, Functions, check_basis, check_size, from_dict
 from cindy.basis.term import Factor, Term, product, shortest, spatial, term_variables
 from cindy.errors import DataError
 
@@ -52,14 +52,6 @@ class Polynomial(Basis):
             result.extend(product(choice, variables) for choice in choices)
         return tuple(result)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "basis": "Polynomial",
-            "degree": self.degree,
-            "bias": self.bias,
-            "interaction": self.interaction,
-        }
-
     def __repr__(self) -> str:
         options = [f"{name}=False" for name in ("bias", "interaction") if not getattr(self, name)]
         return f"Polynomial({', '.join([f'degree={self.degree}', *options])})"
@@ -87,12 +79,6 @@ class Trigonometric(Basis):
         highest = min(self.degree, len(waves))
         check_size(sum(comb(len(waves), k) for k in range(highest + 1)), self)
         return tuple(choice for k in range(highest + 1) for choice in combinations(waves, k))
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"basis": "Trigonometric", "degree": self.degree}
-
-    def __repr__(self) -> str:
-        return f"Trigonometric(degree={self.degree})"
 
 
 @dataclass(frozen=True)
@@ -137,9 +123,6 @@ class Fourier(Basis):
             for k in self._values
             for factor in (Factor("sin", (name,), frequency=k), Factor("cos", (name,), frequency=k))
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"basis": "Fourier", "frequencies": list(self._values)}
 
     def __repr__(self) -> str:
         given = self.frequencies
@@ -198,15 +181,6 @@ class Derivatives(Basis):
             )
         return self if self.axes else replace(self, axes=axes)
 
-    def unknowns(self) -> tuple[Parameter, ...]:
-        return () if self.of is None else self.of.unknowns()
-
-    def parameter_names(self) -> frozenset[str]:
-        return frozenset() if self.of is None else self.of.parameter_names()
-
-    def _at(self, values: Mapping[str, float]) -> Basis:
-        return self if self.of is None else replace(self, of=self.of._at(values))
-
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         axes = self.axes or ("x",)
         # The constant, whose derivatives vanish, is left out here and added once by `bias`.
@@ -242,23 +216,6 @@ class Derivatives(Basis):
         ]
         return [*mixed, *pairs]
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "basis": "Derivatives",
-            "degree": self.degree,
-            "order": self.order,
-            "of": None if self.of is None else self.of.to_dict(),
-            "products": self.products,
-            "bias": self.bias,
-            "axes": list(self.axes),
-        }
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
-        inner = None if data["of"] is None else from_dict(data["of"], functions, depth + 1)
-        settings = {key: data[key] for key in ("degree", "order", "products", "bias")}
-        return cls(**settings, of=inner, axes=tuple(data["axes"]))
-
     def __repr__(self) -> str:
         options = [f"of={self.of!r}"] if self.of is not None else []
         options += ["products=True"] if self.products else []
@@ -267,8 +224,62 @@ class Derivatives(Basis):
         return f"Derivatives({', '.join([f'degree={self.degree}', f'order={self.order}', *options])})"
 
 
+RUN = "[]"
+"""The name of the variable that `asks_for` is called with to learn whether a basis needs to know the run."""
+
+
+def is_run(name: str) -> bool:
+    """Whether a variable is the indicator of a run: 1 for its samples, 0 for all others."""
+    return name.startswith("[") and name.endswith("]")
+
+
 @dataclass(frozen=True)
-class Listed(Basis):
+class PerRun(Composed):
+    """The terms of a basis with a coefficient of its own for every trajectory; all others are shared.
+
+    For eleven balls that fall with the same g, but each with its own drag, write `Polynomial(0) +
+    PerRun(Custom({"v": "v"}))`. The term v of the run called "golf" is "v [golf]". Only `identify` knows the
+    runs; a simulation gets one by its argument `run`.
+
+    >>> from cindy.basis import Polynomial
+    >>> PerRun(Polynomial(1)).names(("v", "[a]", "[b]"))
+    ('[a]', '[b]', 'v [a]', 'v [b]')
+    """
+
+    basis: Basis
+
+    def __post_init__(self) -> None:
+        check_basis(self.basis, "PerRun: `basis`")
+
+    def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
+        runs = [name for name in variables if is_run(name)]
+        if not runs:
+            raise DataError(f"{self!r} needs to know the runs. Use it with `identify`, which does.")
+        inner = self.basis.terms(tuple(name for name in variables if not is_run(name)))
+        check_size(len(inner) * len(runs), self)
+        return tuple(
+            product((*term, Factor("variable", (run,))), variables) for term in inner for run in runs
+        )
+
+    def asks_for(self, name: str) -> bool:
+        return name == RUN or self.basis.asks_for(name)
+
+    def apart_from(self, hidden: tuple[str, ...]) -> Basis:
+        return PerRun(self.basis.apart_from(tuple(name for name in hidden if not is_run(name))))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"basis": "PerRun", "of": self.basis.to_dict()}
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
+        return cls(from_dict(data["of"], functions, depth + 1))
+
+    def __repr__(self) -> str:
+        return f"PerRun({self.basis!r})"
+
+
+@dataclass(frozen=True)
+class Listed(Basis, abstract=True):
     """Exactly the given terms, for exactly the variables that they name; it cannot be saved."""
 
     given: tuple[Term, ...]
@@ -278,10 +289,6 @@ class Listed(Basis):
 
     def to_dict(self) -> dict[str, Any]:
         raise DataError("basis: terms listed one by one cannot be saved. Save the basis they came from.")
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any], functions: Functions, depth: int) -> Basis:
-        raise DataError("basis: terms listed one by one cannot be read from a file.")
 
     def __repr__(self) -> str:
         return f"<{len(self.given)} terms>"

@@ -82,6 +82,27 @@ class Plan:
             slot(unit)
         return cls(tuple(terms), tuple(variables), tuple(steps), tuple(known[unit] for unit in units))
 
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The terms as a user writes them."""
+        return tuple(term_name(term) for term in self.terms)
+
+    @cached_property
+    def degree(self) -> int:
+        """The largest degree of a term in all variables together."""
+        return max(sum(factor.power for factor in term if factor.kind == "variable") for term in self.terms)
+
+    @cached_property
+    def slopes(self) -> tuple[Plan, tuple[_Slope, ...]]:
+        """A plan for the terms of which derivatives consist, and every derivative as a sum of those terms."""
+        columns: dict[Term, int] = {}
+        entries = []
+        for i, term in enumerate(self.terms):
+            for j, variable in enumerate(self.variables):
+                for coefficient, slope in differentiate(term, variable, self.variables):
+                    entries.append(_Slope(i, j, coefficient, columns.setdefault(slope, len(columns))))
+        return Plan.of(tuple(columns), self.variables), tuple(entries)
+
     def run(self, x: Floats, out: Floats) -> None:
         """Write the terms at the rows of x (n, variables) into out (n, terms)."""
         column = dict(zip(self.slots, range(len(self.slots)), strict=True))
@@ -128,45 +149,6 @@ class Plan:
                 value = out[column[k], :]
             values.append(value)
         return out
-
-
-@dataclass(frozen=True, eq=False)
-class Dictionary:
-    """The terms of a basis in given variables, with their names and their plan.
-
-    degree: the largest degree of a term in all variables together
-    """
-
-    names: tuple[str, ...]
-    plan: Plan
-    degree: int
-
-    @classmethod
-    def of(cls, terms: tuple[Term, ...], variables: tuple[str, ...], where: str) -> Dictionary:
-        """The dictionary of these terms; there must be at least one, and their names must differ."""
-        if not terms:
-            raise DataError(f"{where} has no terms in the variables {', '.join(variables)}.")
-        names = tuple(term_name(term) for term in terms)
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise DataError(
-                f"{where} has two terms called {twice!r}. "
-                "Rename the custom function or the state that causes this."
-            )
-        degree = max(sum(factor.power for factor in term if factor.kind == "variable") for term in terms)
-        return cls(names, Plan.of(terms, variables), degree)
-
-    @cached_property
-    def slopes(self) -> tuple[Plan, tuple[_Slope, ...]]:
-        """A plan for the terms of which derivatives consist, and every derivative as a sum of those terms."""
-        columns: dict[Term, int] = {}
-        entries = []
-        variables = self.plan.variables
-        for i, term in enumerate(self.plan.terms):
-            for j, variable in enumerate(variables):
-                for coefficient, slope in differentiate(term, variable, variables):
-                    entries.append(_Slope(i, j, coefficient, columns.setdefault(slope, len(columns))))
-        return Plan.of(tuple(columns), variables), tuple(entries)
 
 
 class _Slope(NamedTuple):

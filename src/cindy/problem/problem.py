@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
@@ -28,7 +28,7 @@ from cindy._arrays import Floats, Ints
 from cindy._check import floats, instance, positive, short
 from cindy.errors import ConstraintError, DataError, InfeasibleError
 from cindy.least_squares import LeastSquares, Rows
-from cindy.problem.constraint import Conservation, Constraint, Names, at_samples
+from cindy.problem.constraint import Constraint, Names, Row, at_samples
 from cindy.regression import Regression
 from cindy.solver import Oracle, Region, Result, contradictory, gap_at, oracle_for, smallest_radius
 from cindy.summary import Summary
@@ -223,7 +223,28 @@ class StandardForm:
 
         support: the coefficients that may differ from zero; None: all
         """
-        return _conflict(self.texts, self.rows, error, support)
+        rows = self.rows.scaled(np.ones(self.rows.matrix.shape[1]))
+        columns = np.arange(rows.matrix.shape[1]) if support is None else support
+        if not (len(rows) and len(columns)):
+            return error
+        # A contradiction between constraints does not depend on radius and data, only on the rows.
+        region = Region(len(columns), 1.0, None, rows.matrix[:, columns], rows.lower, rows.upper)
+        texts = [f'"{self.texts[i]}"' for i in contradictory(region, rows.owner)]
+        if not texts:
+            return error
+        listed = ", ".join(texts)
+        if support is not None:
+            which = "the constraint" if len(texts) == 1 else f"these {len(texts)} constraints"
+            return InfeasibleError(
+                f"the selection keeps {len(support)} coefficients, and {which} cannot be satisfied with "
+                f"those alone: {listed}. Keep more terms, or drop or change a constraint."
+            )
+        if len(texts) == 1:
+            return InfeasibleError(f"the constraint {listed} cannot be satisfied by any coefficients.")
+        count = "two" if len(texts) == 2 else len(texts)
+        return InfeasibleError(
+            f"these {count} constraints exclude each other: {listed}. Drop or change one of them."
+        )
 
     def gap(self, x: Floats, run: Result) -> float:
         """No coefficients in the region fit better than x by more than this share of the loss at zero.
@@ -255,32 +276,6 @@ def _largest(design: Floats) -> float:
 
 def _region(weights: Floats, radius: float, rows: Rows) -> Region:
     return Region(weights.size, radius, weights, rows.matrix if len(rows) else None, rows.lower, rows.upper)
-
-
-def _conflict(
-    constraints: Sequence[object], rows: Rows, error: InfeasibleError, support: Ints | None
-) -> InfeasibleError:
-    """The error in the texts of the constraints that contradict each other; see `StandardForm.named`."""
-    rows = rows.scaled(np.ones(rows.matrix.shape[1]))
-    columns = np.arange(rows.matrix.shape[1]) if support is None else support
-    if not (len(rows) and len(columns)):
-        return error
-    # A contradiction between constraints does not depend on radius and data, only on the rows.
-    region = Region(len(columns), 1.0, None, rows.matrix[:, columns], rows.lower, rows.upper)
-    texts = [f'"{constraints[i]}"' for i in contradictory(region, rows.owner)]
-    if not texts:
-        return error
-    listed = ", ".join(texts)
-    if support is not None:
-        which = "the constraint" if len(texts) == 1 else f"these {len(texts)} constraints"
-        return InfeasibleError(
-            f"the selection keeps {len(support)} coefficients, and {which} cannot be satisfied with those "
-            f"alone: {listed}. Keep more terms, or drop or change a constraint."
-        )
-    if len(texts) == 1:
-        return InfeasibleError(f"the constraint {listed} cannot be satisfied by any coefficients.")
-    which = "these two constraints exclude" if len(texts) == 2 else f"these {len(texts)} constraints exclude"
-    return InfeasibleError(f"{which} each other: {listed}. Drop or change one of them.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,43 +384,36 @@ class Problem:
     @cached_property
     def rows(self) -> Rows:
         """The constraints as rows over the physical coefficients."""
-        width = len(self.summary.states)
-        size = len(self.summary.terms) * width
-        entries: list[tuple[int, int, float]] = []
-        lower: list[float] = []
-        upper: list[float] = []
-        owner: list[int] = []
-        for k, constraint in enumerate(self.constraints):
-            for row in constraint.rows(self.names):
-                entries += [(len(lower), i, weight) for i, weight in row.weights.items()]
-                lower.append(row.lower)
-                upper.append(row.upper)
-                owner.append(k)
-            if at_samples(constraint):
-                weights = constraint.sample_weights(self.names)
-                # One row for each sample: d/dt Σ w_j x_j = Σ_j w_j Σ_i ψ_i(sample) ξ_ij stays within the
-                # tolerance.
-                for sample in self._samples(constraint):
-                    entries += [
-                        (len(lower), i * width + j, weight * value)
-                        for i, value in enumerate(sample)
-                        for j, weight in weights.items()
-                    ]
-                    lower.append(constraint.rate - (constraint.tolerance or 0.0))
-                    upper.append(constraint.rate + (constraint.tolerance or 0.0))
-                    owner.append(k)
-        row_number, column, weight = (np.array([entry[i] for entry in entries]) for i in range(3))
-        places = (row_number.astype(np.intp), column.astype(np.intp))
-        matrix = csr_array(coo_array((weight.astype(np.float64), places), shape=(len(lower), size)))
-        return Rows(matrix, np.array(lower), np.array(upper), np.array(owner, dtype=np.intp))
+        rows = [
+            (k, row)
+            for k, constraint in enumerate(self.constraints)
+            for row in (*constraint.rows(self.names), *self._at_samples(constraint))
+        ]
+        entries = [(i, *entry) for i, (_, row) in enumerate(rows) for entry in row.weights.items()]
+        number, column, weight = (np.array([entry[i] for entry in entries]) for i in range(3))
+        places = (number.astype(np.intp), column.astype(np.intp))
+        shape = (len(rows), len(self.summary.terms) * len(self.summary.states))
+        lower, upper = (np.array([getattr(row, side) for _, row in rows]) for side in ("lower", "upper"))
+        matrix = csr_array(coo_array((weight.astype(np.float64), places), shape=shape))
+        return Rows(matrix, lower, upper, np.array([k for k, _ in rows], dtype=np.intp))
 
-    def _samples(self, constraint: Conservation) -> Floats:
+    def _at_samples(self, constraint: Constraint) -> Iterator[Row]:
+        """One row for each sample where a law holds within a tolerance.
+
+        d/dt Σ w_j x_j = Σ_j w_j Σ_i ψ_i(sample) ξ_ij stays within the tolerance.
+        """
+        if not at_samples(constraint):
+            return
         if self.samples is None:
             raise ConstraintError(
                 f"{constraint}: a tolerance speaks of samples, which a summary no longer holds. "
                 "Use identify(), or pass Problem(…, samples=basis.evaluate(x, variables))."
             )
-        return self.samples
+        states, tolerance = constraint.sample_weights(self.names), constraint.tolerance or 0.0
+        width = len(self.summary.states)
+        for sample in self.samples:
+            weights = {i * width + j: w * v for i, v in enumerate(sample) for j, w in states.items()}
+            yield Row(weights, constraint.rate - tolerance, constraint.rate + tolerance)
 
     def require_feasible(self) -> None:
         """Raise an InfeasibleError that quotes the constraints where no coefficients satisfy them."""

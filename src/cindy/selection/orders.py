@@ -218,8 +218,19 @@ class Growth:
         """(coefficients,) by how much χ² falls when each term alone is added, as `Supports.gains`."""
         return self.supports.gains_by(self.support, self._beyond, self._pull)
 
+    def grow(self, without: int = -1) -> tuple[Ints, float] | None:
+        """Add the term of largest gain, and those that equalities connect to it: these terms, and its gain.
+
+        None where no term has a gain, or none can be added. without: a term that stays away
+        """
+        gain = self.gains()
+        gain[without if without >= 0 else self.support[:0]] = 0.0
+        place = int(gain.argmax()) if len(gain) else -1
+        taken = self.take(place) if place >= 0 and gain[place] > 0.0 else None
+        return None if taken is None else (taken, float(gain[place]))
+
     def take(self, place: int) -> Ints | None:
-        """Add a term and those that equalities connect to it: these terms, or None if that is impossible."""
+        """Add a term: the terms that enter, or None if that is impossible."""
         if self.supports.coupled:
             names = np.setdiff1d(self.supports.connected_to(place), self.support)
             fit = self.supports.possible(np.union1d(self.support, names))
@@ -263,10 +274,7 @@ def greedy(supports: Supports, most: int) -> SupportFit | None:
         return None
     growth = Growth(supports, fit)
     best, least = growth.support, growth.criterion
-    while len(growth.support) < min(most, supports.rows // 2):
-        gain = growth.gains()
-        if gain.max(initial=0.0) <= 0.0 or growth.take(int(np.argmax(gain))) is None:
-            break
+    while len(growth.support) < min(most, supports.rows // 2) and growth.grow():
         if growth.criterion < least:
             best, least = growth.support, growth.criterion
     return supports.possible(best)
@@ -348,9 +356,7 @@ def _grown(supports: Supports, fit: SupportFit, count: int, without: int = -1) -
     """A support with so many terms more, each the one of largest gain when it is added."""
     growth = Growth(supports, fit)
     for _ in range(count):
-        gain = growth.gains()
-        gain[without if without >= 0 else fit.support[:0]] = 0.0
-        if gain.max() <= 0 or growth.take(int(np.argmax(gain))) is None:
+        if not growth.grow(without):
             break
     return supports.possible(growth.support) or fit
 
@@ -372,16 +378,11 @@ def smallest(supports: Supports, allowed: float, starts: Sequence[SupportFit]) -
     """
     best: Ints | None = None
     for start in starts:
-        fit: SupportFit | None = start
-        while fit is not None and fit.loss > allowed:
-            gain = supports.gains(fit)
-            place = int(np.argmax(gain))
-            fit = (
-                supports.possible(np.union1d(fit.support, supports.connected_to(place)))
-                if gain[place] > 0
-                else None
-            )
-        if fit is None:
+        growth = Growth(supports, start)
+        while growth.loss > allowed and growth.grow():
+            pass
+        fit = supports.possible(growth.support)
+        if fit is None or fit.loss > allowed:
             continue
         # The loss rises with every term that leaves, so the last stage within the limit is the smallest.
         support = [stage.support for stage in way_down(supports, fit) if stage.loss <= allowed][-1]
@@ -407,43 +408,11 @@ def ranking(supports: Supports, through: SupportFit, most: int) -> tuple[Ints, F
         strength.append(np.full(len(names), value))
     growth = Growth(supports, through)
     last = float(rising[-1]) if len(inside) else np.inf
-    while len(growth.support) < most:
-        gain = growth.gains()
-        place = int(np.argmax(gain))
-        taken = growth.take(place) if gain[place] > 0.0 else None
-        if taken is None:
-            break
-        last = min(last, float(np.sqrt(gain[place])))
-        order.append(taken)
-        strength.append(np.full(len(taken), last))
+    while len(growth.support) < most and (taken := growth.grow()):
+        last = min(last, float(np.sqrt(taken[1])))
+        order.append(taken[0])
+        strength.append(np.full(len(taken[0]), last))
     return np.concatenate(order).astype(np.intp), np.concatenate(strength)
-
-
-def replaceable(supports: Supports, fit: SupportFit, within: float) -> Ints:
-    """Places in a support whose term can be dropped or replaced with a rise of C below `within`.
-
-    Without term i the residual r is longer by z_i along a unit vector u_i. With b the squared length of a
-    column c beyond the support, c then has the gain (cᵀ r + cᵀ u_i z_i)² / (b + (cᵀ u_i)²). Under
-    equalities all places are returned.
-    """
-    if supports.coupled:
-        return np.arange(len(fit.support))
-    error = np.linalg.norm(fit.spread, axis=1)
-    known = error > 0
-    z = np.divide(fit.x, error, out=np.full(len(error), np.inf), where=known)
-    # The unit vectors u_i.
-    own = fit.directions @ (fit.spread / np.where(known, error, 1.0)[:, None]).T
-    outside = np.setdiff1d(np.arange(supports.size), fit.support)
-    columns = supports.design[:, outside]
-    along = columns.T @ own
-    beyond = np.sum(columns**2, axis=0) - np.sum((fit.directions.T @ columns) ** 2, axis=0)
-    whole = np.maximum(beyond, 0.0)[:, None] + along**2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gain = np.where(whole > 0, ((columns.T @ fit.left)[:, None] + along * z) ** 2 / whole, 0.0)
-    cheaper = supports.price[fit.support] - supports.price[outside][:, None]
-    gained = np.nan_to_num(gain + cheaper, posinf=np.inf).max(axis=0, initial=0.0)
-    rise = z**2 - np.maximum(gained, supports.price[fit.support])
-    return np.flatnonzero(~(rise > within))
 
 
 def rivals(supports: Supports, own: SupportFit, within: float) -> list[Rival]:
@@ -483,7 +452,7 @@ def _one_move(
         larger = None if above[place] == supports.price[place] else supports.possible([*own.support, place])
         if larger is not None:
             yield larger
-    for place in replaceable(supports, own, within):
+    for place in range(len(own.support)):
         less = supports.possible(np.delete(own.support, place))
         if less is None or len(less.support) == len(own.support):
             continue

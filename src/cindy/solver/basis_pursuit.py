@@ -111,7 +111,7 @@ def basis_pursuit(
     radius = (1.0 + _SEARCH.room) * region.norm(point)
     if radius == 0.0:
         if objective.value(point) <= epsilon:
-            return Pursuit(_at_zero(objective, point, scale), 0.0, 0.0, epsilon)
+            return Pursuit(_at_zero(objective, region), 0.0, 0.0, epsilon)
         radius = least = _first_radius(objective, region, epsilon)
     # Newton's method approaches a root from below and never crosses it. It therefore aims a little below the
     # bound.
@@ -237,15 +237,6 @@ def _first_radius(objective: LeastSquares, region: Region, epsilon: float) -> fl
     return max(_root(line, epsilon), 1e-300)
 
 
-def _at_zero(objective: LeastSquares, point: Floats, scale: float) -> Result:
-    """The result at radius zero: the ball has one point, so the gap is zero."""
-    return Result(
-        x=point,
-        objective=objective.value(point),
-        gap=0.0,
-        scale=scale,
-        status=Status.CONVERGED,
-        iterations=0,
-        oracle_calls=0,
-        seconds=0.0,
-    )
+def _at_zero(objective: LeastSquares, region: Region) -> Result:
+    """The result at radius zero: of the smallest ball, which has no point but zero for all that matters."""
+    return conditional_gradient(objective, Ball(Region(region.size, 1e-300, region.weights)), quiet=True)

@@ -45,7 +45,6 @@ class _GrowingQR:
     rest, tilt: (rows,), b less its projection on the columns, and Q R⁻ᵀ 1
     rest_squared, spread: ‖D λ − b‖² is `rest_squared` + ν² `spread`
     total: Σ λ at the price 0, which a unit of ν lowers by `spread`
-    newest: (rows,), the last column of Q; `rest` lost `from_rest` times it, `tilt` gained `to_tilt` times it
     """
 
     def __init__(self, target: Floats) -> None:
@@ -59,18 +58,14 @@ class _GrowingQR:
         self.rest_squared = float(target @ target)
         self.rest = target.copy()
         self.tilt = np.zeros(len(target))
-        self.newest = self.tilt
-        self.from_rest = self.to_tilt = self.total = self.spread = 0.0
+        self.total = self.spread = 0.0
 
-    def append(self, column: Floats, begin: int = 0, end: int | None = None) -> Floats | None:
-        """Take in a column. If it depends on the others, leave it out and return its coordinates in them.
-
-        begin, end: the column is zero outside these rows
-        """
+    def append(self, column: Floats) -> Floats | None:
+        """Take in a column. If it depends on the others, leave it out and return its coordinates in them."""
         k = self.size
         q = self._q[:, :k]
         # Gram-Schmidt: the coordinates of the column in the span of Q, and the rest.
-        along = column[begin:end] @ q[begin:end]
+        along = column @ q
         rest = column - q @ along
         length, left = float(column @ column), float(rest @ rest)
         if left < 0.5 * length:
@@ -84,17 +79,17 @@ class _GrowingQR:
             return self._solve(along)
         self._reserve(k + 1)
         rest /= height
-        self._q[:, k] = self.newest = rest
+        self._q[:, k] = rest
         self._r[:k, k] = along
         self._r[k, k] = height
-        self.from_rest = float(rest @ self.rest)
-        self.to_tilt = (1.0 - float(along @ self._sides[:k, 1])) / height
-        self._sides[k] = self.from_rest, self.to_tilt
-        self.rest -= self.from_rest * rest
-        self.tilt += self.to_tilt * rest
+        from_rest = float(rest @ self.rest)
+        to_tilt = (1.0 - float(along @ self._sides[:k, 1])) / height
+        self._sides[k] = from_rest, to_tilt
+        self.rest -= from_rest * rest
+        self.tilt += to_tilt * rest
         self.size = k + 1
-        self.total += self.from_rest * self.to_tilt
-        self.spread += self.to_tilt**2
+        self.total += from_rest * to_tilt
+        self.spread += to_tilt**2
         self._solve_sides()
         return None
 
@@ -322,41 +317,22 @@ class Corral(Iterate):
         number = int(self._label[atom.indices[0] % self.targets])
         group = self._groups[number]
         # Step 1.
-        column, begin, end = self._column(atom, group)
-        coordinates = group.factor.append(column, begin, end)
+        column = self._column(atom, group)
+        coordinates = group.factor.append(column)
         if coordinates is None:
             group.append(atom)
-            self._extend_images(group)
+            group.stale = group.stale_tilt = True
         elif not self._exchange(group, atom, column, coordinates):
             return
         self._settle(number)
 
-    def _column(self, atom: Atom, group: Group) -> tuple[Floats, int, int]:
-        """The product of an atom, one target of its group after the other, and the span of its nonzeros."""
-        rows = len(self.design)
-        if len(group.targets) == len(atom.indices) == 1:
-            return atom.values[0] * self.design[:, atom.indices[0] // self.targets], 0, rows
-        if len(atom.indices) > len(group.targets):
-            product = self.product(atom)[:, group.targets].ravel(order="F")
-            return product, 0, len(product)
-        column = np.zeros(rows * len(group.targets))
-        first, last = len(group.targets), 0
+    def _column(self, atom: Atom, group: Group) -> Floats:
+        """The product of an atom, one target of its group after the other."""
+        column = np.zeros((len(self.design), len(group.targets)), order="F")
         for index, value in zip(atom.indices.tolist(), atom.values.tolist(), strict=True):
             place = self._place_in_group[index % self.targets]
-            column[place * rows : (place + 1) * rows] += value * self.design[:, index // self.targets]
-            first, last = min(first, place), max(last, place)
-        return column, first * rows, (last + 1) * rows
-
-    def _extend_images(self, group: _FactorGroup) -> None:
-        """Bring the images up to date with the newest column, unless they were out of date before."""
-        if group.stale:
-            return
-        image = self.design.T @ group.by_target(group.factor.newest)
-        self._images[0][:, group.columns] -= group.factor.from_rest * image
-        if self._price > 0.0 and not group.stale_tilt:
-            self._images[1][:, group.columns] += group.factor.to_tilt * image
-        else:
-            group.stale_tilt = True
+            column[:, place] += value * self.design[:, index // self.targets]
+        return column.ravel(order="F")
 
     def _exchange(self, group: _FactorGroup, atom: Atom, column: Floats, coordinates: Floats) -> bool:
         """Let an atom whose product depends on the others replace one of them; False if none can leave."""

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from cindy._arrays import Floats, Ints
 from cindy._check import floats, integer, numbers, positive
 from cindy.errors import DataError, InfeasibleError
-from cindy.least_squares import affine, connected
+from cindy.least_squares import affine, pieces
 
 Sparse = scipy.sparse.csr_array
 
@@ -175,8 +175,10 @@ def _check_order(lower: Floats, upper: Floats) -> None:
         )
 
 
+# The nonzeros of a direction: where they are, and the values there.
+_Corner = tuple[Ints, Floats]
 # The offset of a block, and its corners as places among its members with the values there.
-_Solved = tuple[Floats, list[tuple[Ints, Floats]]]
+_Solved = tuple[Floats, list[_Corner]]
 
 
 @dataclass(frozen=True)
@@ -233,17 +235,6 @@ class _Block:
         return len(self.members), self.equal.tobytes(), self.goal.tobytes(), self.signs.tobytes()
 
 
-@dataclass(frozen=True, eq=False)
-class _Ties:
-    """Pairs of coefficients that one row ties and no other row names; by far the most frequent block.
-
-    pairs: (ties, 2), flat indices; directions: (ties, 2), the direction that each row leaves free
-    """
-
-    pairs: Ints
-    directions: Floats
-
-
 def presolve(region: Region) -> Presolved | None:
     """The region as a hull of few points, or None where only a linear program will do.
 
@@ -254,15 +245,19 @@ def presolve(region: Region) -> Presolved | None:
     split = _split(region)
     if split is None:
         return None
-    ties, blocks = split
+    corners, blocks = split
+    tied = len(corners)
     origin = np.zeros(region.size)
     free = np.ones(region.size, dtype=bool)
-    free[ties.pairs] = False
-    corners: list[tuple[Ints, Floats]] = []
+    for pair, _ in corners:
+        free[pair] = False
     solved: dict[tuple[int, bytes, bytes, bytes], _Solved | None] = {}
     for block in blocks:
         free[block.members] = False
-        if len(block.members) - len(block.equal) > _CORNERS.most_free or len(corners) > _CORNERS.most_in_all:
+        if (
+            len(block.members) - len(block.equal) > _CORNERS.most_free
+            or len(corners) - tied > _CORNERS.most_in_all
+        ):
             return None
         # A law for many terms gives many blocks with the same equations, which are solved once.
         if block.look not in solved:
@@ -279,7 +274,7 @@ def presolve(region: Region) -> Presolved | None:
             f"no coefficients satisfy the {region.rows} linear rows within radius {region.radius:g}.\n"
             f"The smallest feasible radius is {region.norm(origin):.6g}."
         )
-    return _assemble(region, origin, np.flatnonzero(free), ties, corners, max(room, 0.0))
+    return _assemble(region, origin, np.flatnonzero(free), corners, max(room, 0.0))
 
 
 def _solve(block: _Block) -> _Solved | None:
@@ -298,8 +293,11 @@ def _solve(block: _Block) -> _Solved | None:
     return offset, [(chosen, corner[chosen]) for chosen, corner in zip(places, corners, strict=True)]
 
 
-def _split(region: Region) -> tuple[_Ties, list[_Block]] | None:
-    """The blocks of connected rows; None if an inequality has a bound other than zero."""
+def _split(region: Region) -> tuple[list[_Corner], list[_Block]] | None:
+    """Step 1: the corners of ties, and the blocks of all other connected rows.
+
+    None if an inequality has a bound other than zero.
+    """
     bounded = np.isfinite(region.lower) | np.isfinite(region.upper)
     # Inequalities with bounds of zero or infinity describe cones. With any other bound the corners depend on
     # the radius.
@@ -307,33 +305,22 @@ def _split(region: Region) -> tuple[_Ties, list[_Block]] | None:
     if (bounded & ~region.equality & ~through_zero).any():
         return None
     lengths = np.diff(region.matrix.indptr)
-    row_label, column_label = connected(region.matrix)
-    by_row, by_column = np.argsort(row_label, kind="stable"), np.argsort(column_label, kind="stable")
     # A tie a x_i + b x_j = 0 has two corners in closed form: thousands of them need no elimination.
-    tie = (np.bincount(row_label)[row_label] == 1) & (lengths == 2) & region.equality & (region.lower == 0)
+    tie = (lengths == 2) & region.equality & (region.lower == 0)
+    ties: list[_Corner] = []
     blocks = []
-    for label in np.unique(row_label[bounded & ~tie]):
-        row_numbers = _with_label(label, row_label, by_row)
-        row_numbers = row_numbers[bounded[row_numbers]]
-        empty = row_numbers[lengths[row_numbers] == 0]
-        if len(empty) and (region.lower[empty] > 0).any() | (region.upper[empty] < 0).any():
-            raise InfeasibleError(f"linear row {empty[0]} has no coefficients, but must not be zero.")
-        if not len(empty):
-            blocks.append(_block(region, row_numbers, _with_label(label, column_label, by_column)))
-    return _ties(region, np.flatnonzero(tie)), blocks
-
-
-def _ties(region: Region, row_numbers: Ints) -> _Ties:
-    entries = region.matrix.indptr[row_numbers][:, None] + np.arange(2)
-    first, second = region.matrix.data[entries].T
-    return _Ties(region.matrix.indices[entries].astype(np.intp), np.column_stack([-second, first]))
-
-
-def _with_label(label: int, labels: Ints, order: Ints) -> Ints:
-    """Where a label stands; order: a stable order of the labels."""
-    low = np.searchsorted(labels, label, sorter=order)
-    high = np.searchsorted(labels, label, side="right", sorter=order)
-    return order[low:high]
+    for rows, members in pieces(region.matrix):
+        row_numbers = rows[bounded[rows]]
+        if len(rows) == 1 and tie[rows[0]]:
+            start = region.matrix.indptr[rows[0]]
+            first, second = region.matrix.data[start : start + 2]
+            pair = region.matrix.indices[start : start + 2].astype(np.intp)
+            ties.append((pair, np.array([-second, first])))
+        elif len(row_numbers) and len(members):
+            blocks.append(_block(region, row_numbers, members))
+        elif (region.lower[row_numbers] > 0).any() | (region.upper[row_numbers] < 0).any():
+            raise InfeasibleError(f"linear row {rows[0]} has no coefficients, but must not be zero.")
+    return [*ties, *((pair, -direction) for pair, direction in ties)], blocks
 
 
 def _block(region: Region, row_numbers: Ints, members: Ints) -> _Block:
@@ -431,18 +418,12 @@ def _distinct(planes: Floats) -> Floats:
     return np.asarray(planes[np.sort(first)])
 
 
-def _assemble(
-    region: Region, origin: Floats, free: Ints, ties: _Ties, corners: list[tuple[Ints, Floats]], room: float
-) -> Presolved:
+def _assemble(region: Region, origin: Floats, free: Ints, corners: list[_Corner], room: float) -> Presolved:
     """Step 4: all corners as directions of unit norm, in padded arrays."""
-    pairs = len(ties.pairs)
-    longest = max([1, 2 * bool(pairs), *(len(members) for members, _ in corners)])
-    indices = np.zeros((2 * pairs + len(corners), longest), dtype=np.intp)
+    longest = max([1, *(len(members) for members, _ in corners)])
+    indices = np.zeros((len(corners), longest), dtype=np.intp)
     values = np.zeros(indices.shape)
-    if pairs:
-        indices[: 2 * pairs, :2] = np.vstack([ties.pairs, ties.pairs])
-        values[: 2 * pairs, :2] = np.vstack([ties.directions, -ties.directions])
-    for k, (members, direction) in enumerate(corners, start=2 * pairs):
+    for k, (members, direction) in enumerate(corners):
         indices[k, : len(members)] = members
         values[k, : len(members)] = direction
     lengths = np.einsum("ij,ij->i", region.weights[indices], np.abs(values))

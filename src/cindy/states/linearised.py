@@ -28,7 +28,7 @@ from numpy.lib.stride_tricks import as_strided
 from scipy.linalg import blas, lapack
 
 from cindy._arrays import Floats, Ints
-from cindy.basis import Basis, Dictionary, Parameter, Plan, Polynomial, Term, differentiate_by_parameter
+from cindy.basis import Basis, Parameter, Plan, Polynomial, Term, differentiate_by_parameter
 from cindy.states.grid import Grid
 from cindy.states.record import Record
 
@@ -109,9 +109,9 @@ class Law:
         return self.pairs % self.states
 
     @cached_property
-    def _dictionary(self) -> Dictionary:
+    def _plan(self) -> Plan:
         terms = self.basis.terms(self.variables)
-        return Dictionary.of(tuple(terms[i] for i in self.terms), self.variables, repr(self.basis))
+        return Plan.of([terms[i] for i in self.terms], self.variables)
 
     def table(self, coef: Floats) -> Floats:
         """(terms, states) coefficients of the terms that occur."""
@@ -123,7 +123,7 @@ class Law:
 
     def values(self, points: Floats) -> Floats:
         """(n, terms): values of the terms that occur, at points (n, variables)."""
-        return _evaluated(self._dictionary.plan, points) if len(self.terms) else np.empty((len(points), 0))
+        return _evaluated(self._plan, points) if len(self.terms) else np.empty((len(points), 0))
 
     def jacobian(self, points: Floats, coef: Floats) -> Floats:
         """(n, states, states): ∂F_a / ∂x_c at points (n, variables) for coefficients (k,)."""
@@ -132,7 +132,7 @@ class Law:
         d = self.states
         if not len(self.terms):
             return np.zeros((len(points), d, d))
-        plan, slopes = self._dictionary.slopes
+        plan, slopes = self._plan.slopes
         dense = self.table(coef)
         weights = np.zeros((len(plan.terms), d, d))
         for term, variable, coefficient, column in slopes:
@@ -146,7 +146,7 @@ class Law:
         points: (n, variables); weights: (n, states, states)
         """
         d = self.states
-        plan, slopes = self._dictionary.slopes
+        plan, slopes = self._plan.slopes
         total = np.zeros((len(self.terms), d))
         sums = (_evaluated(plan, points).T @ weights.reshape(len(points), d * d)).reshape(-1, d, d)
         for term, variable, coefficient, column in slopes:
