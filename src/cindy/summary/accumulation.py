@@ -323,7 +323,7 @@ def accumulate(
         return summary_of_fields(WeakRows.of(as_fields(trajectories), basis, formulation), blocks, progress)
     integer(blocks, "accumulate: `blocks`", least=1)
     source = as_source(trajectories)
-    with workers(executor, processes, (basis,), where="accumulate") as hands:
+    with workers(executor, processes, where="accumulate") as hands:
         examples = _examples(source, hands)
         first = examples[0]
         terms = len(basis.names(formulation.variables(first.states, first.inputs)))
@@ -333,7 +333,7 @@ def accumulate(
         gathering = _Gathering(aim, terms, stream=source.whole is None)
         total = None if source.whole is None else sum(map(len, source.whole))
         done = 0
-        for _, factored in map_in_order(factoring, _work(source, fitted, aim, factoring.portion), hands):
+        for factored in map_in_order(factoring, _work(source, fitted, aim, factoring.portion), hands):
             _check_same(first, factored)
             gathering.add(factored)
             done += factored.read
@@ -379,7 +379,7 @@ def _examples(source: Source, executor: Executor | None) -> list[Trajectory]:
         return source.whole
     parts = source.first_parts()
     beginnings = map_in_order(_glimpsed, parts, executor if source.apart else None)
-    examples = list(same_variables(chain.from_iterable(trajectories for _, trajectories in beginnings)))
+    examples = list(same_variables(chain.from_iterable(beginnings)))
     if not examples:
         raise DataError("accumulate: no trajectories: the iterable is empty.")
     return examples
