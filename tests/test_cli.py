@@ -602,7 +602,7 @@ def test_a_state_with_two_values_is_refused():
 
 
 def test_anything_else_is_status_1(tmp_path):
-    code = "import cindy.cli.commands as s; s.load = lambda f: 1/0; from cindy.cli import main; main()"
+    code = "import cindy; cindy.load = lambda f: 1/0; from cindy.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "show", "x"], capture_output=True, text=True)
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr
