@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from cindy.data.field import Field
-from cindy.data.parts import InMemory, Lazy, Part, glimpse, is_dask_frame, is_lazy_dataset, loaded, parts_of
+from cindy.data.parts import Lazy, Part, glimpse, is_dask_frame, is_lazy_dataset, loaded, parts_of
 from cindy.data.readers import as_trajectories, read
 from cindy.data.tables import is_frame
 from cindy.data.time_scales import LOOK, spread_over
@@ -85,7 +86,7 @@ def as_source(data: Any) -> Source:
     in_memory = isinstance(data, kinds) or is_frame(data) or hasattr(data, "to_frame")
     if in_memory or not isinstance(data, Iterable):
         trajectories = as_trajectories(data)
-        return Source(tuple(InMemory((trajectory,)) for trajectory in trajectories), whole=trajectories)
+        return Source(tuple(partial(list, (trajectory,)) for trajectory in trajectories), whole=trajectories)
     stream = _Stream(data)
     return Source(stream, again=stream.again)
 
@@ -137,4 +138,4 @@ class _Stream:
 
 
 def _held(item: Any) -> Part:
-    return InMemory(tuple(as_trajectories(item)))
+    return partial(list, as_trajectories(item))

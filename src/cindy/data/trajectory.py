@@ -280,23 +280,20 @@ class Trajectory:
         missing = np.isnan(self.x).any(axis=1)
         if self.u is not None:
             missing |= np.isnan(self.u).any(axis=1)
-        if not missing.any():
-            pauses = _pauses(np.diff(self.t)) + 1
-            edges = [0, *map(int, pauses), len(self)]
-            return [self.part(a, b) for a, b in pairwise(edges)] if len(pauses) else [self]
         complete = np.flatnonzero(~missing)
         if len(complete) == 0:
             return []
-        joined = replace(
-            self, t=self.t[complete], x=self.x[complete], u=None if self.u is None else self.u[complete]
-        )
+        joined = self
+        if missing.any():
+            u = None if self.u is None else self.u[complete]
+            joined = replace(self, t=self.t[complete], x=self.x[complete], u=u)
         steps = np.diff(joined.t)
         # Only steps over missing samples are gaps: an irregular grid has long steps of its own.
         limit = _GRID.longest_bridge * float(np.median(steps)) if len(steps) else np.inf
         holes = np.flatnonzero((np.diff(complete) > 1) & (steps > limit))
         cuts = np.union1d(holes, _pauses(steps)) + 1
         edges = [0, *map(int, cuts), len(complete)]
-        return [joined.part(a, b) for a, b in pairwise(edges)]
+        return [joined.part(a, b) for a, b in pairwise(edges)] if len(cuts) else [joined]
 
 
 def _merged(sensors: Sequence[Trajectory]) -> Trajectory:
