@@ -96,14 +96,9 @@ def _npz_arrays(path: Path) -> dict[str, Array]:
 
 def from_parquet(path: Path, rows: int | None = None) -> Table:
     """A parquet file, read through pandas; if `rows` is given, only that many rows at its beginning."""
-    try:
-        import pandas  # noqa: F401
-        import pyarrow.parquet
-    except ImportError as error:
-        raise DataError(
-            f"{path}: reading parquet needs pandas and pyarrow, and {error.name} is missing. "
-            'Install them with pip install "cindy[data]".'
-        ) from error
+    for module in ("pandas", "pyarrow.parquet"):
+        require(module, "data", f"{path}: reading parquet")
+    pyarrow: Any = require("pyarrow", "data", f"{path}: reading parquet")
     with _reading(path, "parquet"), pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
         declared = file.metadata
         if rows is None:
@@ -121,20 +116,13 @@ def from_parquet(path: Path, rows: int | None = None) -> Table:
 def from_excel(path: Path) -> Table:
     """The first sheet of a workbook, read through pandas; its first row must name the columns."""
     engine = _ENGINES.get(path.suffix.lower(), "openpyxl")
-    try:
-        import pandas as pd
-
-        __import__(engine)
-    except ImportError as error:
-        raise DataError(
-            f"{path}: reading this needs pandas and {engine}, and {error.name} is missing. "
-            'Install them with pip install "cindy[data]".'
-        ) from error
+    pandas: Any = require("pandas", "data", f"{path}: reading this")
+    require(engine, "data", f"{path}: reading this")
     with _reading(path, "a workbook"):
         if engine != "xlrd":
             _check_archive(path)
             _check_sheets(path)
-        frame = pd.read_excel(path, engine=engine)  # type: ignore[call-overload]
+        frame = pandas.read_excel(path, engine=engine)
     empty = [str(name) for name in frame.columns if str(name).startswith("Unnamed:")]
     blank = [name for name in empty if frame[name].isna().all()]
     frame = frame.drop(columns=blank).dropna(how="all")
