@@ -21,7 +21,13 @@ from cindy.cli.settings import FitSettings, read_settings
 from cindy.errors import CindyError, ConstraintError, DataError
 from cindy.findings import Finding
 from cindy.model.model import Model, Path, Run
-from cindy.pipeline import basis_from_text, correction_from_text, selection_from_text, weights_from_text
+from cindy.pipeline import (
+    basis_from_text,
+    correction_from_text,
+    name_list,
+    selection_from_text,
+    weights_from_text,
+)
 from cindy.systems import lorenz
 from cindy.systems.catalogue import KINETICS, kinetics, write_kinetics
 
@@ -176,7 +182,7 @@ PARSERS = [
     texts.times,
     levels,
     lambda text: texts.start(text, ("x", "y"), "--x0"),
-    lambda text: texts.names(text, "--states"),
+    lambda text: name_list(text, "--states"),
     *texts.KINDS.values(),
 ]
 PIECES = [

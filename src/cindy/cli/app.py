@@ -20,8 +20,6 @@ import cindy
 from cindy.cli.settings import FitSettings, read_settings
 from cindy.errors import CindyError, DataError, require
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name="cindy",
     help="Sparse differential equations from measured time series.",

@@ -18,25 +18,12 @@ from cindy._files import make_folder, whole_file
 from cindy.basis import Basis, listed
 from cindy.cli import screen, texts
 from cindy.cli.settings import FitSettings
-from cindy.cli.texts import number, whole
 from cindy.data import NETCDF, Field, Trajectory, as_hold, read
 from cindy.errors import DataError, NoModelError, require
 from cindy.export import format_value
 from cindy.model import Model, unmeasured
-from cindy.pipeline import basis_from_text
+from cindy.pipeline import basis_from_text, name_list, number, whole
 from cindy.systems.catalogue import KINETICS, kinetics
-
-__all__ = [
-    "as_csv",
-    "fields_of",
-    "identified",
-    "inputs_from",
-    "levels",
-    "run_demo",
-    "run_fit",
-    "solve_field",
-    "write",
-]
 
 
 def solve_field(model: Model, start: Path, t: str | None, periodic: str | None, out: Path | None) -> None:
@@ -146,7 +133,7 @@ def _read(file: str, settings: FitSettings) -> list[Trajectory]:
 
 def _names(text: str | None, option: str) -> tuple[str, ...] | None:
     """The names of an option; None if it is not given."""
-    return None if text is None else texts.names(text, option)
+    return None if text is None else name_list(text, option)
 
 
 def fields_of(

@@ -15,8 +15,6 @@ from typing import Any
 
 from cindy.errors import DataError
 
-__all__ = ["FitSettings", "read_settings"]
-
 
 def _panel(name: str) -> Callable[..., Any]:
     """A function that makes fields for options in a panel of the help; `many` options may be repeated."""

@@ -11,15 +11,7 @@ from cindy._arrays import Floats
 from cindy._check import did_you_mean
 from cindy.errors import ConstraintError, DataError
 from cindy.formulation import Formulation
-from cindy.pipeline import (
-    choose,
-    formulation_from_text,
-    number,
-    whole,
-)
-from cindy.pipeline import name_list as names
-
-__all__ = ["KINDS", "constraints", "formulation", "names", "number", "start", "times", "whole"]
+from cindy.pipeline import choose, formulation_from_text, name_list, number
 
 
 def formulation(
@@ -118,7 +110,7 @@ def exchange(text: str) -> Any:
     """ "x1,x2", or "x1,x2:all" for the symmetry of every term."""
     where = f'--exchange "{text}"'
     pair, _, scope = text.partition(":")
-    states = names(pair, where)
+    states = name_list(pair, where)
     if len(states) != 2 or scope.strip() not in ("", "pair", "all"):
         raise ConstraintError(f'{where}: expected two states, as in "x1,x2" or "x1,x2:all".')
     return cindy.exchange(states[0], states[1], scope="all" if scope.strip() == "all" else "pair")
@@ -179,7 +171,7 @@ def linear(text: str) -> Any:
 def energy(text: str) -> Any:
     """ "x,y,z", or "all": the states whose energy the quadratic terms preserve."""
     where = f'--energy "{text}"'
-    return cindy.preserve_energy(None if text.strip() == "all" else names(text, where))
+    return cindy.preserve_energy(None if text.strip() == "all" else name_list(text, where))
 
 
 KINDS: dict[str, Callable[[str], Any]] = {

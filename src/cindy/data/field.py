@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy
-from html import escape
 from os import PathLike
 from typing import Any
 
@@ -15,6 +14,7 @@ from cindy._check import did_you_mean, floats, positive, short, stretch, text, u
 from cindy.data.files import arrays_of_file, from_dataset
 from cindy.data.grid_statistics import grid_noise, without_noise
 from cindy.data.moments import in_seconds, seconds, time_column, unit_in_name
+from cindy.data.trajectory import html_table
 from cindy.errors import DataError
 
 _DIMENSIONS = 3
@@ -187,10 +187,7 @@ class Field:
         for axis, points in zip((*self.axes, self.time), self.shape, strict=True):
             values = self.coordinate(axis)
             cells.append((axis, str(points), f"{values[0]:.6g}", f"{values[-1]:.6g}"))
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells
-        )
-        return f"<p>{escape(repr(self))}</p><table>{rows}</table>"
+        return html_table(repr(self), cells)
 
     def __repr__(self) -> str:
         variables = ", ".join(self.variables)

@@ -150,10 +150,7 @@ class Trajectory:
             known = column[np.isfinite(column)]
             numbers = [f"{f(known):.4g}" if len(known) else "" for f in (np.min, np.mean, np.max)]
             cells.append((name, *numbers, str(len(column) - len(known))))
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells
-        )
-        return f"<p>{escape(repr(self))}</p><table>{rows}</table>"
+        return html_table(repr(self), cells)
 
     def __repr__(self) -> str:
         variables = ", ".join(self.variables[:6]) + (", …" if len(self.variables) > 6 else "")
@@ -294,6 +291,12 @@ class Trajectory:
         cuts = np.union1d(holes, _pauses(steps)) + 1
         edges = [0, *map(int, cuts), len(complete)]
         return [joined.part(a, b) for a, b in pairwise(edges)] if len(cuts) else [joined]
+
+
+def html_table(title: str, cells: Iterable[Iterable[str]]) -> str:
+    """A table for notebooks under its title."""
+    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
+    return f"<p>{escape(title)}</p><table>{rows}</table>"
 
 
 def _merged(sensors: Sequence[Trajectory]) -> Trajectory:
