@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -28,17 +29,11 @@ def formulation(
         if any(setting is not None for setting in (order, window, initial)):
             raise DataError(f'{where}: "{text}:{rest}" says the order; leave --order and the others out.')
         return formulation_from_text(f"{text}:{rest}", where=where)
-    forms: dict[str, tuple[Callable[..., Formulation], tuple[str, ...]]] = {
-        "integral": (cindy.Integral, ("order", "window", "initial")),
-        "differential": (cindy.Differential, ("order",)),
-        "discrete": (cindy.Discrete, ()),
-        "weak": (cindy.Weak, ("order",)),
-    }
-    form, settings = choose(text, forms, where)
+    form = choose(text, Formulation.kinds, where)
     options = {"order": order, "window": window, "initial": initial}
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
-        if name not in settings:
+        if name not in signature(form).parameters:
             raise DataError(f"--{name} is not a setting of the {text.strip().lower()} formulation.")
     return form(**given)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cindy._arrays import Floats, Space
-from cindy._check import counted, floats, instance, integer, positive, short, stretch, text, unique_names
+from cindy._check import counted, floats, instance, positive, short, stretch, text, unique_names
 from cindy.calculus import uniform_step
 from cindy.data.inputs import (
     Held,
@@ -37,8 +37,6 @@ class _Grid:
     """A step longer than this many of its neighbours is a pause, across which no polynomial is fitted."""
     one_time: float = 1e-6
     """Share of the shortest step of a sensor: times that are closer to each other count as equal."""
-    most_refined: int = 10**9
-    """Samples of a refined trajectory: nobody needs more, so that more are a mistake."""
     longest: float = 1e60
     """Largest time, and largest inverse of a step: local polynomials raise both to the fifth power."""
 
@@ -186,25 +184,6 @@ class Trajectory:
         if not sampled.any():
             raise DataError("Trajectory: the inputs are missing at every sample.")
         return Held(self.t[sampled], self.u[sampled], self.hold)
-
-    def refined(self, times: int) -> Trajectory:
-        """The trajectory with every step divided into so many; states are missing at the new instants.
-
-        The inputs at the new instants follow from `hold`, so that quadrature on the finer grid takes account
-        of the inputs between the samples.
-        """
-        times = integer(times, "Trajectory.refined: `times`", least=1)
-        if times == 1 or len(self) == 1:
-            return self
-        if times * len(self) > _GRID.most_refined:
-            raise DataError(f"Trajectory.refined: {times} times {len(self)} samples are too many to hold.")
-        signal = self.signal()
-        numbers = np.arange(len(self))
-        t = np.interp(np.arange((len(self) - 1) * times + 1) / times, numbers, self.t)
-        t[::times] = self.t
-        x = np.full((len(t), self.dimension), np.nan)
-        x[::times] = self.x
-        return replace(self, t=t, x=x, u=None if signal is None else signal.at(t))
 
     def aligned(self) -> Trajectory:
         """The trajectory with every delayed channel moved to the common instants.
