@@ -21,7 +21,13 @@ from cindy.cli.settings import FitSettings, read_settings
 from cindy.errors import CindyError, ConstraintError, DataError
 from cindy.findings import Finding
 from cindy.model.model import Model, Path, Run
-from cindy.pipeline import basis_from_text, correction_from_text, selection_from_text, weights_from_text
+from cindy.pipeline import (
+    basis_from_text,
+    correction_from_text,
+    name_list,
+    selection_from_text,
+    weights_from_text,
+)
 from cindy.systems import lorenz
 from cindy.systems.catalogue import KINETICS, kinetics, write_kinetics
 
@@ -176,7 +182,7 @@ PARSERS = [
     texts.times,
     levels,
     lambda text: texts.start(text, ("x", "y"), "--x0"),
-    lambda text: texts.names(text, "--states"),
+    lambda text: name_list(text, "--states"),
     *texts.KINDS.values(),
 ]
 PIECES = [
@@ -602,7 +608,7 @@ def test_a_state_with_two_values_is_refused():
 
 
 def test_anything_else_is_status_1(tmp_path):
-    code = "import cindy.cli.commands as s; s.load = lambda f: 1/0; from cindy.cli import main; main()"
+    code = "import cindy; cindy.load = lambda f: 1/0; from cindy.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "show", "x"], capture_output=True, text=True)
     assert done.returncode == 1
     assert "ZeroDivisionError" in done.stderr

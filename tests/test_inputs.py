@@ -91,17 +91,6 @@ def test_trajectories_that_hold_inputs_differently_are_not_mixed():
         as_trajectories([one, replace(one, hold="linear")])
 
 
-def test_a_refined_trajectory_has_inputs_and_no_states_at_the_new_instants():
-    given = cindy.Trajectory(T, np.sin(T), u=wave(T), hold="band")
-    finer = given.refined(3)
-    assert len(finer) == 3 * (len(given) - 1) + 1
-    assert np.array_equal(finer.t[::3], given.t)
-    assert np.array_equal(finer.x[::3], given.x)
-    assert np.isnan(finer.x[1::3]).all()
-    assert np.isfinite(finer.u).all()
-    assert np.max(np.abs(finer.u - wave(finer.t))[180:-180]) < 5e-4
-
-
 def driven():
     model = cindy.Model(np.zeros((3, 1)), cindy.Polynomial(1), ("x",), inputs=("u",))
     return model.with_coef({("x", "x"): -1.0, ("x", "u"): 2.0})

@@ -139,7 +139,7 @@ WRONG = [
     (lambda s: Problem(s, radius=0.0), "`radius` must be a positive number, but is 0.0"),
     (lambda s: Problem(s, radius=-1.0), "`radius`"),
     (lambda s: Problem(s, radius=np.nan), "`radius`"),
-    (lambda s: Problem(s, radius="wide"), "`radius` must be a number, but is 'wide'"),
+    (lambda s: Problem(s, radius="wide"), "`radius` must be a positive number, but is 'wide'"),
     (lambda s: Problem(s, weights="uniform"), "Adaptive.* or Uniform"),
     (lambda s: Problem(s, constraints=["P = 1"]), "made by cindy.fix, bound"),
     (lambda s: Problem(accumulate(line(12), Polynomial(5))), "11 rows of data cannot tell 21 terms apart"),

@@ -229,7 +229,7 @@ def test_conservation_laws_hold_in_every_model_of_the_path():
 WRONG = [
     (lambda: Significance(0.0), "`level` must be a positive number"),
     (lambda: Significance(1.0), "`level` must lie between 0 and 1"),
-    (lambda: Significance("a"), "`level` must be a number"),
+    (lambda: Significance("a"), "`level` must be a positive number"),
     (lambda: Terms(0), "`k` must be a whole number of at least 1"),
     (lambda: Terms(2.5), "`k` must be a whole number"),
     (lambda: found(lotka_volterra(), Terms(13)), "`k` is 13, but there are only 12 coefficients"),

@@ -54,7 +54,6 @@ DOORS = {
     "Trajectory.part": lambda value: TRAJECTORY.part(value, 3),
     "Trajectory.part, end": lambda value: TRAJECTORY.part(0, value),
     "Trajectory.step": lambda value: TRAJECTORY.step(value, 3),
-    "Trajectory.refined": TRAJECTORY.refined,
     "Field.part": lambda value: FIELD.part(value, 3),
     "Field.coordinate": FIELD.coordinate,
     "Field.period": FIELD.period,

@@ -90,25 +90,26 @@ def short(value: object) -> str:
 
 def positive(value: float, where: str) -> float:
     """`value` as a float that is finite and above zero."""
-    result = _number(value, where)
-    if not (np.isfinite(result) and result > 0):
-        raise DataError(f"{where} must be a positive number, but is {short(value)}.")
-    return result
+    return _number(value, where, "a positive number", above=0.0)
 
 
 def non_negative(value: float, where: str) -> float:
     """`value` as a float that is finite and not below zero."""
-    result = _number(value, where)
-    if not (np.isfinite(result) and result >= 0):
-        raise DataError(f"{where} must be a number of at least 0, but is {short(value)}.")
-    return result
+    return _number(value, where, "a number of at least 0", least=0.0)
 
 
 def number(value: float, where: str) -> float:
     """`value` as a float that is finite."""
-    result = _number(value, where)
-    if not np.isfinite(result):
-        raise DataError(f"{where} must be a finite number, but is {short(value)}.")
+    return _number(value, where, "a finite number")
+
+
+def _number(value: float, where: str, what: str, least: float = -np.inf, above: float = -np.inf) -> float:
+    try:
+        result = float(value)
+    except (TypeError, ValueError, OverflowError):
+        result = np.nan
+    if not (np.isfinite(result) and result >= least and result > above):
+        raise DataError(f"{where} must be {what}, but is {short(value)}.")
     return result
 
 
@@ -194,13 +195,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def _factors(name: str) -> list[str]:
     """The sorted factors of a term, whatever the notation of its powers and products."""
     return sorted(name.lower().replace("**", "^").replace("*", " ").split())
-
-
-def _number(value: float, where: str) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise DataError(f"{where} must be a number, but is {short(value)}.") from error
 
 
 def counted(number: int, noun: str) -> str:

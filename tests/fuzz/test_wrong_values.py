@@ -332,7 +332,7 @@ ELSEWHERE = {
     "Lazy": "Lazy",
     "Model": "save to_fmu",
     "Summary": "load save",
-    "Trajectory": "Trajectory part step refined plot",
+    "Trajectory": "Trajectory part step plot",
     "load": "load",
     "read": "read",
 }

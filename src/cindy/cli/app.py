@@ -6,17 +6,19 @@ import codecs
 import inspect
 import io
 import os
+import runpy
 import sys
+import warnings
 from dataclasses import fields
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+import cindy
 from cindy.cli.settings import FitSettings, read_settings
-from cindy.errors import CindyError
-
-__all__ = ["app", "main"]
+from cindy.errors import CindyError, DataError, require
 
 app = typer.Typer(
     name="cindy",
@@ -88,8 +90,6 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        import cindy
-
         typer.echo(f"cindy {cindy.__version__}")
         raise typer.Exit
 
@@ -187,11 +187,25 @@ def show(
     casadi: Annotated[bool, typer.Option("--casadi", help="Print the CasADi function.")] = False,
 ) -> None:
     """Show a model: its equations, its path and how sure it is; or as source for something else."""
-    from cindy.cli.commands import run_show
+    from cindy.cli import screen
 
-    forms = {"near": near, "latex": latex, "sympy": sympy, "python": python, "c": c, "julia": julia}
-    forms |= {"modelica": modelica, "sbml": sbml, "casadi": casadi}
-    run_show(model, [name for name, wanted in forms.items() if wanted])
+    flags = {"near": near, "latex": latex, "sympy": sympy, "python": python, "c": c, "julia": julia}
+    flags |= {"modelica": modelica, "sbml": sbml, "casadi": casadi}
+    forms = [name for name, wanted in flags.items() if wanted]
+    shown = cindy.load(model)
+    if len(forms) > 1:
+        raise DataError(f"show: choose one of --{' and --'.join(forms)}.")
+    if not forms:
+        screen.show_model(shown)
+    elif near:
+        screen.show_near(shown)
+    elif sympy:
+        mark = "'" * shown.order
+        for state, formula in zip(shown.states, shown.to_sympy(), strict=True):
+            screen.out.file.write(f"{state}{mark} = {formula}\n")
+    else:
+        source = shown.to_latex(errors=True) if latex else str(getattr(shown, f"to_{forms[0]}")())
+        screen.out.file.write(source.rstrip("\n") + "\n")
 
 
 @app.command(epilog="Example:\n\ncindy report model.json data.csv --by run --out report.html")
@@ -204,9 +218,33 @@ def report(
     out: Annotated[Path, typer.Option(help="Where to write the page (HTML).")] = Path("report.html"),
 ) -> None:
     """Write the report of a saved model on data, its own or new ones."""
-    from cindy.cli.commands import run_report
+    from cindy.cli import screen
+    from cindy.cli.commands import fields_of
+    from cindy.model import unmeasured
 
-    run_report(model, data, time=time, by=by, periodic=periodic, out=out)
+    compared = cindy.load(model)
+    if compared.formulation.for_fields:
+        measured: list[Any] = fields_of(data, periodic, compared.inputs, time)
+    else:
+        inputs = tuple(name for name in compared.inputs if not unmeasured(name)) or None
+        runs = (cindy.read(Path(name), time, compared.states, by, inputs) for name in data)
+        measured = list(chain.from_iterable(runs))
+    with screen.working("Writing the report"):
+        cindy.report.write(compared, measured, out)
+    screen.show_files([(out, "the report: one page, opens in a browser")])
+
+
+_FORMS = {
+    ".fmu": "fmu",
+    ".casadi": "casadi",
+    ".mo": "modelica",
+    ".jl": "julia",
+    ".c": "c",
+    ".py": "python",
+    ".tex": "latex",
+    ".xml": "sbml",
+}
+"""The form that `export` writes, by the ending of the file."""
 
 
 @app.command(epilog="Example:\n\ncindy export model.json model.fmu")
@@ -221,9 +259,28 @@ def export(
     ] = None,
 ) -> None:
     """Write a model for another program: FMU, CasADi, Modelica, Julia, C, Python, LaTeX or SBML."""
-    from cindy.cli.commands import run_export
+    from cindy._files import write_text
+    from cindy.cli import screen, texts
 
-    run_export(model, out, x0)
+    exported, form = cindy.load(model), _FORMS.get(out.suffix.lower())
+    if form is None:
+        raise DataError(f"export: {out} must end in one of {', '.join(_FORMS)}.")
+    # The forms that contain the start of a solution.
+    started = form in ("fmu", "modelica", "sbml")
+    if x0 is not None and not started:
+        raise DataError(f"export: a {out.suffix} file holds no start; leave --x0 out.")
+    options = {"x0": None if x0 is None else texts.start(x0, exported.states, "--x0")} if started else {}
+    if form == "fmu":
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            exported.to_fmu(out, **options)
+        screen.show_warnings([str(warning.message) for warning in caught])
+    elif form == "casadi":
+        exported.to_casadi().save(str(out))
+    else:
+        source = str(getattr(exported, f"to_{form}")(**options))
+        write_text(out, source.rstrip("\n") + "\n", "the export")
+    screen.show_files([(out, f"the model as {form}")])
 
 
 @app.command(epilog='Example:\n\ncindy simulate model.json --x0 "x=1,y=0,z=25" --t 0:20:0.01 --out sim.csv')
@@ -247,9 +304,33 @@ def simulate(
     ] = None,
 ) -> None:
     """Solve the equations of a model."""
-    from cindy.cli.commands import run_simulate
+    from cindy._files import write_text
+    from cindy.cli import screen, texts
+    from cindy.cli.commands import as_csv, inputs_from, solve_field
+    from cindy.data import as_hold
 
-    run_simulate(model, x0=x0, t=t, v0=v0, inputs=inputs, time=time, hold=hold, periodic=periodic, out=out)
+    law = cindy.load(model)
+    if law.formulation.for_fields:
+        solve_field(law, Path(x0), t, periodic, out)
+        return
+    start = texts.start(x0, law.states, "--x0")
+    velocity = None if v0 is None else texts.start(v0, law.states, "--v0")
+    continued = as_hold(hold or law.settings.get("hold", "linear"), "--hold")
+    measured = inputs_from(law, inputs, time)
+    if t is None and measured is None:
+        raise DataError('simulate: the times are missing. Say --t "start:stop:step".')
+    times = measured.t if t is None and measured is not None else texts.times(t or "")
+    with screen.working("Simulating"):
+        if measured is None:
+            solution = law.simulate(start, times, v0=velocity)
+        else:
+            solution = law.simulate(start, times, measured.x, continued, u_t=measured.t, v0=velocity)
+    if out is None:
+        screen.out.file.write(as_csv(solution))
+    else:
+        write_text(out, as_csv(solution), "the solution")
+    if solution.stopped is not None:
+        screen.show_warnings([f"stopped after {len(solution)} of {len(times)} samples: {solution.stopped}."])
 
 
 @app.command()
@@ -268,9 +349,27 @@ def reproduce(
     ] = None,
 ) -> None:
     """Repeat an experiment of the paper; what an earlier run has finished is kept."""
-    from cindy.cli.commands import run_reproduce
+    folder = _checkout("reproduce", "experiments of the paper")
+    experiments = require("benchmarks.paper", "bench", "cindy reproduce")
+    from cindy.cli import screen
+    from cindy.cli.commands import levels
 
-    run_reproduce(experiment, repetitions, noise, out, quick=quick, processes=processes, methods=method)
+    with screen.bar(f"Reproducing {experiment}") as progress:
+        files = experiments.reproduce(
+            experiment,
+            out=out or folder / "benchmarks" / "results" / "paper",
+            repetitions=repetitions,
+            noise=None if noise is None else levels(noise),
+            quick=quick,
+            processes=processes,
+            progress=progress,
+            methods=method,
+        )
+    screen.show_files([(Path(file), "") for file in files])
+    failed = experiments.failures([Path(file) for file in files])
+    if failed:
+        screen.show_failures(failed)
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -280,6 +379,19 @@ def bench(
     ] = None,
 ) -> None:
     """Measure speed and recovery against other libraries; needs a checkout of the repository."""
-    from cindy.cli.commands import run_bench
+    _checkout("bench", "benchmarks")
+    sys.argv = ["benchmarks", *(sections or [])]
+    runpy.run_module("benchmarks", run_name="__main__")
 
-    run_bench(sections or [])
+
+def _checkout(command: str, what: str) -> Path:
+    """The checkout that contains the current folder; the package `benchmarks` is importable from now on."""
+    current = Path.cwd()
+    for folder in (current, *current.parents):
+        if (folder / "benchmarks" / "paper").is_dir() and (folder / "src" / "cindy").is_dir():
+            sys.path.insert(0, str(folder))
+            return folder
+    raise DataError(
+        f"{command}: the {what} are part of the repository and not of the installed package, so clone the "
+        'repository, run pip install -e ".[bench]" in it and repeat this command there.'
+    )

@@ -1,11 +1,9 @@
-"""The commands: fit, demo, show, export, simulate, report, reproduce and bench."""
+"""The commands fit and demo, and what the others read and write."""
 
 from __future__ import annotations
 
 import csv
 import io
-import runpy
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,169 +11,38 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 from rich.table import Column
 
 import cindy
-from cindy._files import make_folder, whole_file, write_text
+from cindy._files import make_folder, whole_file
 from cindy.basis import Basis, listed
 from cindy.cli import screen, texts
-from cindy.cli.screen import bar, show_warnings, working
 from cindy.cli.settings import FitSettings
-from cindy.cli.texts import number, whole
 from cindy.data import NETCDF, Field, Trajectory, as_hold, read
 from cindy.errors import DataError, NoModelError, require
 from cindy.export import format_value
-from cindy.model import Model, load, unmeasured
-from cindy.pipeline import basis_from_text
+from cindy.model import Model, unmeasured
+from cindy.pipeline import basis_from_text, name_list, number, whole
 from cindy.systems.catalogue import KINETICS, kinetics
 
-__all__ = [
-    "identified",
-    "levels",
-    "run_bench",
-    "run_demo",
-    "run_export",
-    "run_fit",
-    "run_report",
-    "run_reproduce",
-    "run_show",
-    "run_simulate",
-    "write",
-]
 
-
-_FORMS = {
-    ".fmu": "fmu",
-    ".casadi": "casadi",
-    ".mo": "modelica",
-    ".jl": "julia",
-    ".c": "c",
-    ".py": "python",
-    ".tex": "latex",
-    ".xml": "sbml",
-}
-"""The form that `export` writes, by the ending of the file."""
-_STARTED = ("fmu", "modelica", "sbml")
-"""Forms that contain the start of a solution."""
-
-
-def run_show(file: Path, forms: Sequence[str]) -> None:
-    """Print the model in one of the forms of `Model.to_…`, or as a summary if no form is named."""
-    model = load(file)
-    if len(forms) > 1:
-        raise DataError(f"show: choose one of --{' and --'.join(forms)}.")
-    if not forms:
-        screen.show_model(model)
-        return
-    if forms[0] == "near":
-        screen.show_near(model)
-        return
-    if forms[0] == "sympy":
-        mark = "'" * model.order
-        for state, formula in zip(model.states, model.to_sympy(), strict=True):
-            screen.out.file.write(f"{state}{mark} = {formula}\n")
-        return
-    source = model.to_latex(errors=True) if forms[0] == "latex" else str(getattr(model, f"to_{forms[0]}")())
-    screen.out.file.write(source.rstrip("\n") + "\n")
-
-
-def run_export(file: Path, target: Path, x0: str | None) -> None:
-    """Write the model in the form that the ending of `target` names."""
-    model = load(file)
-    form = _FORMS.get(target.suffix.lower())
-    if form is None:
-        raise DataError(f"export: {target} must end in one of {', '.join(_FORMS)}.")
-    if x0 is not None and form not in _STARTED:
-        raise DataError(f"export: a {target.suffix} file holds no start; leave --x0 out.")
-    start = None if x0 is None else texts.start(x0, model.states, "--x0")
-    if form == "fmu":
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            model.to_fmu(target, x0=start)
-        show_warnings([str(warning.message) for warning in caught])
-    elif form == "casadi":
-        model.to_casadi().save(str(target))
-    else:
-        options = {"x0": start} if form in _STARTED else {}
-        write_text(target, str(getattr(model, f"to_{form}")(**options)).rstrip("\n") + "\n", "the export")
-    screen.show_files([(target, f"the model as {form}")])
-
-
-def run_report(
-    file: Path, data: Sequence[str], *, time: str | None, by: str | None, periodic: str | None, out: Path
-) -> None:
-    """Write the report of a saved model on data."""
-    model = load(file)
-    if model.formulation.for_fields:
-        measured: list[Any] = _fields(data, periodic, model.inputs, time)
-    else:
-        inputs = tuple(name for name in model.inputs if not unmeasured(name))
-        measured = [
-            trajectory
-            for name in data
-            for trajectory in read(Path(name), time=time, states=model.states, by=by, inputs=inputs or None)
-        ]
-    with working("Writing the report"):
-        cindy.report.write(model, measured, out)
-    screen.show_files([(out, "the report: one page, opens in a browser")])
-
-
-def run_simulate(
-    file: Path,
-    *,
-    x0: str,
-    t: str | None,
-    v0: str | None = None,
-    inputs: Path | None = None,
-    time: str | None = None,
-    hold: str | None = None,
-    periodic: str | None = None,
-    out: Path | None,
-) -> None:
-    """Solve the equations, and write the solution as csv to a file or to the screen; fields as npz."""
-    model = load(file)
-    if model.formulation.for_fields:
-        _solve_field(model, Path(x0), t, periodic, out)
-        return
-    start = texts.start(x0, model.states, "--x0")
-    velocity = None if v0 is None else texts.start(v0, model.states, "--v0")
-    continued = as_hold(hold or model.settings.get("hold", "linear"), "--hold")
-    measured = _inputs(model, inputs, time)
-    if t is None and measured is None:
-        raise DataError('simulate: the times are missing. Say --t "start:stop:step".')
-    times = measured.t if t is None and measured is not None else texts.times(t or "")
-    with working("Simulating"):
-        if measured is None:
-            solution = model.simulate(start, times, v0=velocity)
-        else:
-            solution = model.simulate(start, times, measured.x, continued, u_t=measured.t, v0=velocity)
-    text = _csv(solution)
-    if out is None:
-        sys.stdout.write(text)
-    else:
-        write_text(out, text, "the solution")
-    if solution.stopped is not None:
-        show_warnings([f"stopped after {len(solution)} of {len(times)} samples: {solution.stopped}."])
-
-
-def _solve_field(model: Model, start: Path, t: str | None, periodic: str | None, out: Path | None) -> None:
+def solve_field(model: Model, start: Path, t: str | None, periodic: str | None, out: Path | None) -> None:
     """Solve from the first field of a file, at the given times or at those of the file."""
     if out is None or out.suffix != ".npz":
         raise DataError("simulate: a solution of fields is written to a file. Say --out solution.npz.")
-    [field] = _fields([str(start)], periodic, model.inputs, None)
+    [field] = fields_of([str(start)], periodic, model.inputs, None)
     times = field.t if t is None else texts.times(t)
-    with bar("Simulating") as progress:
+    with screen.bar("Simulating") as progress:
         solution = model.simulate(field, times, progress=lambda done, total: progress(done, total, ""))
     arrays = {axis: solution.coordinate(axis) for axis in (*solution.axes, solution.time)}
     arrays |= {state: solution[state] for state in solution.states}
     with whole_file(out, "the solution") as stream:
         np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
     if solution.stopped is not None:
-        show_warnings([f"stopped after {len(solution)} of {len(times)} times: {solution.stopped}."])
+        screen.show_warnings([f"stopped after {len(solution)} of {len(times)} times: {solution.stopped}."])
 
 
-def _inputs(model: Model, file: Path | None, time: str | None) -> Trajectory | None:
+def inputs_from(model: Model, file: Path | None, time: str | None) -> Trajectory | None:
     """The inputs over time from a file; None for a model without inputs."""
     measured = tuple(name for name in model.inputs if not unmeasured(name))
     if file is None:
@@ -193,42 +60,11 @@ def _inputs(model: Model, file: Path | None, time: str | None) -> Trajectory | N
     return runs[0]
 
 
-def _csv(solution: Trajectory) -> str:
+def as_csv(solution: Trajectory) -> str:
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerow(("t", *solution.variables))
     np.savetxt(stream, np.column_stack([solution.t, solution.values]), "%.12g", ",")
     return stream.getvalue()
-
-
-def run_reproduce(
-    experiment: str,
-    repetitions: int | None,
-    noise: str | None,
-    out: Path | None,
-    *,
-    quick: bool,
-    processes: int,
-    methods: Sequence[str] | None,
-) -> None:
-    """Repeat one experiment of the paper."""
-    folder = _checkout("reproduce", "experiments of the paper")
-    experiments = require("benchmarks.paper", "bench", "cindy reproduce")
-    with screen.bar(f"Reproducing {experiment}") as progress:
-        files = experiments.reproduce(
-            experiment,
-            out=out or folder / "benchmarks" / "results" / "paper",
-            repetitions=repetitions,
-            noise=None if noise is None else levels(noise),
-            quick=quick,
-            processes=processes,
-            progress=progress,
-            methods=methods,
-        )
-    screen.show_files([(Path(file), "") for file in files])
-    failed = experiments.failures([Path(file) for file in files])
-    if failed:
-        screen.show_failures(failed)
-        raise typer.Exit(1)
 
 
 def levels(text: str) -> tuple[float, ...]:
@@ -249,26 +85,6 @@ def levels(text: str) -> tuple[float, ...]:
     return tuple(float(f"{level:.6g}") for level in np.geomspace(low, high, count))
 
 
-def run_bench(sections: Sequence[str]) -> None:
-    """Run the benchmarks of the checkout."""
-    _checkout("bench", "benchmarks")
-    sys.argv = ["benchmarks", *sections]
-    runpy.run_module("benchmarks", run_name="__main__")
-
-
-def _checkout(command: str, what: str) -> Path:
-    """The checkout that contains the current folder; the package `benchmarks` is importable from now on."""
-    current = Path.cwd()
-    for folder in (current, *current.parents):
-        if (folder / "benchmarks" / "paper").is_dir() and (folder / "src" / "cindy").is_dir():
-            sys.path.insert(0, str(folder))
-            return folder
-    raise DataError(
-        f"{command}: the {what} are part of the repository and not of the installed package, so clone the "
-        'repository, run pip install -e ".[bench]" in it and repeat this command there.'
-    )
-
-
 def run_fit(settings: FitSettings, config: Path | None) -> None:
     """Read, identify, show, write."""
     if not settings.data:
@@ -280,7 +96,7 @@ def run_fit(settings: FitSettings, config: Path | None) -> None:
     if _are_fields(settings):
         settings = _for_fields(settings)
         inputs = _names(settings.inputs, "--inputs") or ()
-        data = list(_fields(settings.data, settings.periodic, inputs, settings.time))
+        data = list(fields_of(settings.data, settings.periodic, inputs, settings.time))
         _show_fields(settings.data, data)
     else:
         data = [trajectory for file in settings.data for trajectory in _read(file, settings)]
@@ -317,10 +133,10 @@ def _read(file: str, settings: FitSettings) -> list[Trajectory]:
 
 def _names(text: str | None, option: str) -> tuple[str, ...] | None:
     """The names of an option; None if it is not given."""
-    return None if text is None else texts.names(text, option)
+    return None if text is None else name_list(text, option)
 
 
-def _fields(
+def fields_of(
     files: Sequence[str], periodic: str | None, inputs: tuple[str, ...], time: str | None
 ) -> list[Field]:
     """The files as fields, whose values are read when they are needed."""

@@ -35,23 +35,6 @@ if TYPE_CHECKING:
     from cindy.model import Model
     from cindy.model import Path as ModelPath
 
-__all__ = [
-    "as_typed",
-    "bar",
-    "columns",
-    "err",
-    "out",
-    "plain",
-    "section",
-    "show_data",
-    "show_error",
-    "show_failures",
-    "show_files",
-    "show_model",
-    "show_near",
-    "show_warnings",
-    "working",
-]
 
 # Files and pipes have no width, so that lines are not wrapped there.
 # Nothing is markup, since names of columns may contain brackets.
@@ -95,7 +78,7 @@ def show_data(files: Sequence[str], data: Sequence[Trajectory]) -> None:
     plain(states + inputs + (f"; {missing:,} samples with missing values" if missing else ""))
 
 
-def show_equations(model: Model) -> None:
+def _show_equations(model: Model) -> None:
     """Print the equations, on a terminal wrapped between terms, elsewhere one per line."""
     section("Equations")
     for line in model.to_text().splitlines():
@@ -125,9 +108,9 @@ def show_model(model: Model, warnings: Sequence[str] = (), hint: str = "") -> No
 
     warnings: further ones, of the run itself; hint: printed after warnings
     """
-    show_equations(model)
-    show_facts(model)
-    show_path(model)
+    _show_equations(model)
+    _show_facts(model)
+    _show_path(model)
     own = [finding.message for finding in model.findings if not finding.note]
     sentences = list(dict.fromkeys([*warnings, *own]))
     out.print()
@@ -157,7 +140,7 @@ def show_near(model: Model) -> None:
     plain(Text(f"worse by: {model.near.criterion}", "dim"))
 
 
-def show_path(model: Model) -> None:
+def _show_path(model: Model) -> None:
     """Print the compared models around the chosen one, and what each adds to the one before."""
     path = model.path
     rows = _distinct(path)
@@ -203,7 +186,7 @@ def _distinct(path: ModelPath) -> list[int]:
     return places
 
 
-def show_facts(model: Model) -> None:
+def _show_facts(model: Model) -> None:
     """Print the facts about a model: fit, terms, noise, constraints and search."""
     section("How sure")
     table = Table.grid(padding=(0, 2))

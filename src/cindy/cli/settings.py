@@ -15,8 +15,6 @@ from typing import Any
 
 from cindy.errors import DataError
 
-__all__ = ["FitSettings", "read_settings"]
-
 
 def _panel(name: str) -> Callable[..., Any]:
     """A function that makes fields for options in a panel of the help; `many` options may be repeated."""
@@ -199,14 +197,12 @@ def _typed(value: Any, kind: str, where: str) -> Any:
         if isinstance(many, list) and all(isinstance(v, str) for v in many):
             return many
         raise DataError(f"{where} must be a text or a list of texts, but is {value!r}.")
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    right = {
-        "int": isinstance(value, int) and number,
-        "float": number,
-        "str": isinstance(value, str),
+    kinds: dict[str, tuple[tuple[type, ...], str]] = {
+        "int": ((int,), "a whole number"),
+        "float": ((int, float), "a number"),
+        "str": ((str,), "a text"),
     }
-    wanted = kind.split(" ")[0]
-    if not right[wanted]:
-        name = {"int": "a whole number", "float": "a number", "str": "a text"}[wanted]
+    wanted, name = kinds[kind.split(" ")[0]]
+    if isinstance(value, bool) or not isinstance(value, wanted):
         raise DataError(f"{where} must be {name}, but is {value!r}.")
     return value

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,7 @@ from cindy._arrays import Floats
 from cindy._check import did_you_mean
 from cindy.errors import ConstraintError, DataError
 from cindy.formulation import Formulation
-from cindy.pipeline import (
-    choose,
-    formulation_from_text,
-    number,
-    whole,
-)
-from cindy.pipeline import name_list as names
-
-__all__ = ["KINDS", "constraints", "formulation", "names", "number", "start", "times", "whole"]
+from cindy.pipeline import choose, formulation_from_text, name_list, number
 
 
 def formulation(
@@ -36,17 +29,11 @@ def formulation(
         if any(setting is not None for setting in (order, window, initial)):
             raise DataError(f'{where}: "{text}:{rest}" says the order; leave --order and the others out.')
         return formulation_from_text(f"{text}:{rest}", where=where)
-    forms: dict[str, tuple[Callable[..., Formulation], tuple[str, ...]]] = {
-        "integral": (cindy.Integral, ("order", "window", "initial")),
-        "differential": (cindy.Differential, ("order",)),
-        "discrete": (cindy.Discrete, ()),
-        "weak": (cindy.Weak, ("order",)),
-    }
-    form, settings = choose(text, forms, where)
+    form = choose(text, Formulation.kinds, where)
     options = {"order": order, "window": window, "initial": initial}
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
-        if name not in settings:
+        if name not in signature(form).parameters:
             raise DataError(f"--{name} is not a setting of the {text.strip().lower()} formulation.")
     return form(**given)
 
@@ -119,7 +106,7 @@ def exchange(text: str) -> Any:
     """ "x1,x2", or "x1,x2:all" for the symmetry of every term."""
     where = f'--exchange "{text}"'
     pair, _, scope = text.partition(":")
-    states = names(pair, where)
+    states = name_list(pair, where)
     if len(states) != 2 or scope.strip() not in ("", "pair", "all"):
         raise ConstraintError(f'{where}: expected two states, as in "x1,x2" or "x1,x2:all".')
     return cindy.exchange(states[0], states[1], scope="all" if scope.strip() == "all" else "pair")
@@ -180,7 +167,7 @@ def linear(text: str) -> Any:
 def energy(text: str) -> Any:
     """ "x,y,z", or "all": the states whose energy the quadratic terms preserve."""
     where = f'--energy "{text}"'
-    return cindy.preserve_energy(None if text.strip() == "all" else names(text, where))
+    return cindy.preserve_energy(None if text.strip() == "all" else name_list(text, where))
 
 
 KINDS: dict[str, Callable[[str], Any]] = {

@@ -7,8 +7,7 @@ from cindy.data.inputs import Held, Hold, as_hold, with_turns
 from cindy.data.instrument_faults import without_clipped
 from cindy.data.parts import Lazy, Part, glimpse, loaded
 from cindy.data.plausibility import lack_of_fit, oddities
-from cindy.data.readers import as_trajectories, read
-from cindy.data.source import Source, as_source, is_fields
+from cindy.data.readers import Source, as_source, as_trajectories, is_fields, read
 from cindy.data.time_scales import (
     LOOK,
     LOOK_SAMPLES,

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy
-from html import escape
 from os import PathLike
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from cindy._arrays import Floats
 from cindy._check import did_you_mean, floats, positive, short, stretch, text, unique_names
-from cindy.data.files import WithUnit, arrays_of_file, from_dataset
+from cindy.data.files import arrays_of_file, from_dataset
 from cindy.data.grid_statistics import grid_noise, without_noise
 from cindy.data.moments import in_seconds, seconds, time_column, unit_in_name
+from cindy.data.trajectory import html_table
 from cindy.errors import DataError
 
 _DIMENSIONS = 3
 """Axes of space that a field may have at most."""
 _UNEVEN = 1e-6
 """Relative difference between the steps of a grid above which it is not uniform."""
-
-
-class Grid(Protocol):
-    """Values over (space …, time): an array, or an object that reads them from a file when it is indexed."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    def __getitem__(self, key: Any, /) -> Any: ...
 
 
 class Field:
@@ -84,6 +75,7 @@ class Field:
         if time is not None:
             text(time, f"{self._where}: `time`")
         self.weight = positive(weight, f"{self._where}: `weight`")
+        units: dict[str, str] = {}
         if data is not None:
             if arrays:
                 raise DataError(f"{self._where}: pass a Dataset or arrays by name, not both.")
@@ -91,7 +83,7 @@ class Field:
                 arrays = data
             else:
                 is_path = isinstance(data, (str, PathLike))
-                arrays = (arrays_of_file if is_path else from_dataset)(data, time, self._where)
+                arrays, units = (arrays_of_file if is_path else from_dataset)(data, time, self._where)
         order, values = _coordinates_and_fields(arrays, self._where)
         self.time = str(time_column(order) or "t") if time is None else time
         if self.time not in order:
@@ -105,7 +97,7 @@ class Field:
                 f"{self._where}: one to {_DIMENSIONS} axes of space are needed, but there are "
                 f"{len(self.axes)}. Values at one place are a Trajectory."
             )
-        moments, unit = _moments(order[self.time], self.time)
+        moments, unit = _moments(order[self.time], self.time, units.get(self.time, ""))
         self.time_unit = text(time_unit, f"{self._where}: `time_unit`") or unit
         self._coordinates = {
             axis: _increasing(moments if axis == self.time else order[axis], axis, self._where)
@@ -114,7 +106,8 @@ class Field:
         self.states = unique_names(values, f"{self._where}: fields")
         if not self.states:
             raise DataError(f"{self._where}: there is no field: every array has one dimension.")
-        self._grids: dict[str, Grid] = {
+        # Arrays, or objects that read them from a file when they are indexed.
+        self._grids: dict[str, Any] = {
             state: _in_order(values[state], state, tuple(order), self.axes, self) for state in self.states
         }
         self._periods = _periods(periodic, self)
@@ -194,10 +187,7 @@ class Field:
         for axis, points in zip((*self.axes, self.time), self.shape, strict=True):
             values = self.coordinate(axis)
             cells.append((axis, str(points), f"{values[0]:.6g}", f"{values[-1]:.6g}"))
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells
-        )
-        return f"<p>{escape(repr(self))}</p><table>{rows}</table>"
+        return html_table(repr(self), cells)
 
     def __repr__(self) -> str:
         variables = ", ".join(self.variables)
@@ -321,7 +311,7 @@ def as_fields(data: Any) -> list[Field]:
     return fields
 
 
-def _in_order(values: Any, name: str, order: tuple[str, ...], axes: tuple[str, ...], field: Field) -> Grid:
+def _in_order(values: Any, name: str, order: tuple[str, ...], axes: tuple[str, ...], field: Field) -> Any:
     """The values over the axes of space and then time, whatever order the coordinates were given in."""
     grid_axes = (*axes, field.time)
     lengths = {axis: len(field._coordinates[axis]) for axis in grid_axes}
@@ -416,17 +406,14 @@ def _coordinates_and_fields(arrays: Mapping[str, Any], where: str) -> tuple[dict
     return coordinates, values
 
 
-def _moments(values: Any, name: str) -> tuple[Any, str]:
+def _moments(values: Any, name: str, unit: str) -> tuple[Any, str]:
     """The coordinate of time and its unit; dates, and numbers with a unit of netCDF, come out in seconds."""
-    unit = values.unit if isinstance(values, WithUnit) else ""
-    array = values.values if isinstance(values, WithUnit) else values
     try:
-        converted = in_seconds(array, unit) if unit else seconds(array)
+        converted = in_seconds(values, unit)
+        converted = seconds(values) if converted is None else converted
     except (TypeError, ValueError):  # ragged, or no array at all; `_increasing` then says what is wrong
         converted = None
-    if converted is None and unit:
-        converted = seconds(array)
-    return (array, unit or unit_in_name(name)) if converted is None else (converted, "s")
+    return (values, unit or unit_in_name(name)) if converted is None else (converted, "s")
 
 
 def _as_mask(mask: Any, where: str) -> Any:
@@ -437,8 +424,7 @@ def _as_mask(mask: Any, where: str) -> Any:
 
 
 def _increasing(values: Any, axis: str, where: str) -> Floats:
-    array = np.asarray(values.values if isinstance(values, WithUnit) else values)
-    coordinate = floats(array, f"{where}: `{axis}`", ndim=1)
+    coordinate = floats(np.asarray(values), f"{where}: `{axis}`", ndim=1)
     bad = np.flatnonzero(np.diff(coordinate) <= 0)
     if len(bad):
         i = int(bad[0])

@@ -96,14 +96,9 @@ def _npz_arrays(path: Path) -> dict[str, Array]:
 
 def from_parquet(path: Path, rows: int | None = None) -> Table:
     """A parquet file, read through pandas; if `rows` is given, only that many rows at its beginning."""
-    try:
-        import pandas  # noqa: F401
-        import pyarrow.parquet
-    except ImportError as error:
-        raise DataError(
-            f"{path}: reading parquet needs pandas and pyarrow, and {error.name} is missing. "
-            'Install them with pip install "cindy[data]".'
-        ) from error
+    for module in ("pandas", "pyarrow.parquet"):
+        require(module, "data", f"{path}: reading parquet")
+    pyarrow: Any = require("pyarrow", "data", f"{path}: reading parquet")
     with _reading(path, "parquet"), pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
         declared = file.metadata
         if rows is None:
@@ -121,20 +116,13 @@ def from_parquet(path: Path, rows: int | None = None) -> Table:
 def from_excel(path: Path) -> Table:
     """The first sheet of a workbook, read through pandas; its first row must name the columns."""
     engine = _ENGINES.get(path.suffix.lower(), "openpyxl")
-    try:
-        import pandas as pd
-
-        __import__(engine)
-    except ImportError as error:
-        raise DataError(
-            f"{path}: reading this needs pandas and {engine}, and {error.name} is missing. "
-            'Install them with pip install "cindy[data]".'
-        ) from error
+    pandas: Any = require("pandas", "data", f"{path}: reading this")
+    require(engine, "data", f"{path}: reading this")
     with _reading(path, "a workbook"):
         if engine != "xlrd":
             _check_archive(path)
             _check_sheets(path)
-        frame = pd.read_excel(path, engine=engine)  # type: ignore[call-overload]
+        frame = pandas.read_excel(path, engine=engine)
     empty = [str(name) for name in frame.columns if str(name).startswith("Unnamed:")]
     blank = [name for name in empty if frame[name].isna().all()]
     frame = frame.drop(columns=blank).dropna(how="all")
@@ -212,7 +200,7 @@ class _Stored:
         self._scale = float(attributes.get("scale_factor", 1.0))
         self._offset = float(attributes.get("add_offset", 0.0))
         unit = attributes.get("units", b"")
-        self.attrs = {"units": unit.decode("utf-8", "replace") if isinstance(unit, bytes) else str(unit)}
+        self.unit = unit.decode("utf-8", "replace") if isinstance(unit, bytes) else str(unit)
         if len(self.dims) != self.ndim or data.dtype.kind not in "iuf":
             raise DataError("a variable does not hold numbers over its dimensions")
 
@@ -225,8 +213,12 @@ class _Stored:
         return values * self._scale + self._offset
 
 
-def arrays_of_file(path: str | os.PathLike[str], time: str | None, where: str) -> dict[str, Any]:
-    """Coordinates and fields of a file by name; fields of netCDF are not read yet. Time comes last.
+Grids = tuple[dict[str, Any], dict[str, str]]
+"""Coordinates, time last, and fields by name, which are not read yet; and the units of coordinates."""
+
+
+def arrays_of_file(path: str | os.PathLike[str], time: str | None, where: str) -> Grids:
+    """The coordinates and fields of a file.
 
     time: the name of the coordinate of time; None: the one with a usual name
     """
@@ -234,7 +226,7 @@ def arrays_of_file(path: str | os.PathLike[str], time: str | None, where: str) -
     if not is_file(file):
         raise DataError(f"{where}: there is no file {str(file)[:200]}.")
     if file.suffix.lower() == ".npz":
-        return dict(_npz_arrays(file))
+        return _npz_arrays(file), {}
     if file.suffix.lower() not in NETCDF:
         raise DataError(f"{where}: {file} must be netCDF (.nc) or npz.")
     with _reading(file, "netCDF"):
@@ -272,7 +264,7 @@ def _try_elsewhere(file: Path) -> None:
         raise DataError(f"{file} cannot be read as netCDF 4: {lines[-1].rstrip('.')}.")
 
 
-def _classic(file: Path, time: str | None, where: str) -> dict[str, Any]:
+def _classic(file: Path, time: str | None, where: str) -> Grids:
     """As `arrays_of_file`, for netCDF 3."""
     from scipy.io import netcdf_file  # 30 ms to import
 
@@ -294,20 +286,13 @@ def _classic(file: Path, time: str | None, where: str) -> dict[str, Any]:
             f"coordinate for its dimension {missing[0]!r}" if missing else "variable over space and time"
         )
         raise DataError(f"{where}: {file} holds no {lacking}.")
-    coordinates: dict[str, Any] = {dim: WithUnit(stored[dim][:], stored[dim].attrs["units"]) for dim in order}
-    return coordinates | {
+    arrays: dict[str, Any] = {dim: stored[dim][:] for dim in order}
+    arrays |= {
         name: variable
         for name, variable in stored.items()
         if variable.ndim == highest and set(variable.dims) == set(dims)
     }
-
-
-class WithUnit:
-    """A coordinate of a file with its unit."""
-
-    def __init__(self, values: Any, unit: str) -> None:
-        self.values, self.unit = np.asarray(values), str(unit)
-        self.ndim = self.values.ndim
+    return arrays, {dim: stored[dim].unit for dim in order}
 
 
 def _time_last(dims: Any, time: str | None) -> list[str]:
@@ -316,8 +301,8 @@ def _time_last(dims: Any, time: str | None) -> list[str]:
     return sorted(names, key=lambda name: name == last)
 
 
-def from_dataset(data: Any, time: str | None, where: str) -> dict[str, Any]:
-    """Coordinates and fields of an xarray Dataset by name; fields are not read yet. Time comes last."""
+def from_dataset(data: Any, time: str | None, where: str) -> Grids:
+    """The coordinates and fields of an xarray Dataset."""
     if hasattr(data, "to_dataset"):
         data = data.to_dataset(name=data.name or "u")
     if not (hasattr(data, "data_vars") and hasattr(data, "coords")):
@@ -332,10 +317,9 @@ def from_dataset(data: Any, time: str | None, where: str) -> dict[str, Any]:
     missing = [dim for dim in order if dim not in data.coords]
     if missing:
         raise DataError(f"{where}: the Dataset has no coordinate for its dimension {missing[0]!r}.")
-    coordinates: dict[str, Any] = {
-        dim: WithUnit(data.coords[dim].values, data.coords[dim].attrs.get("units", "")) for dim in order
-    }
-    return coordinates | fields
+    coordinates = {dim: data.coords[dim] for dim in order}
+    units = {dim: str(values.attrs.get("units", "")) for dim, values in coordinates.items()}
+    return {dim: np.asarray(values.values) for dim, values in coordinates.items()} | fields, units
 
 
 @dataclass(frozen=True)

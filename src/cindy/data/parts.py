@@ -4,8 +4,8 @@ from files, functions and Dask collections."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from itertools import pairwise, product
 from os import PathLike
 from typing import Any
@@ -14,7 +14,6 @@ import numpy as np
 
 from cindy._arrays import Floats, Space, device_of, is_foreign, namespace, to_numpy
 from cindy._check import short, stretch
-from cindy.data.inputs import Hold
 from cindy.data.trajectory import Trajectory, is_pair, same_variables
 from cindy.errors import DataError, require
 
@@ -31,36 +30,19 @@ class _DeviceTrajectory(Trajectory):
     times: Any
     columns: Any
 
-    def __init__(
-        self,
-        t: Any,
-        x: Any,
-        states: Iterable[str] | None = None,
-        u: Any = None,
-        inputs: Iterable[str] | None = None,
-        hold: Hold = "linear",
-        *,
-        delay: Mapping[str, float] | None = None,
-        time_unit: str = "",
-        stopped: str | None = None,
-        name: str = "",
-        weight: float = 1.0,
-    ) -> None:
+    def __init__(self, t: Any, x: Any, *names: Any, **settings: Any) -> None:
         x = x[:, None] if len(x.shape) == 1 else x
-        if len(x.shape) != 2 or t.shape != (x.shape[0],) or u is not None or delay:
+        if len(x.shape) != 2 or t.shape != (x.shape[0],):
             raise DataError(
-                "A pair (t, x) on a device must be a vector and a matrix with as many rows, without inputs "
-                f"or delays, but the shapes are {tuple(t.shape)} and {tuple(x.shape)}."
+                "A pair (t, x) on a device must be a vector and a matrix with as many rows, but has shapes "
+                f"{tuple(t.shape)} and {tuple(x.shape)}."
             )
         # A trajectory of two samples checks the names, the weight and the direction of time; the samples
         # themselves stay unchecked, because reading them would copy them from the device.
         count = min(int(x.shape[0]), 2)
-        zeros = np.zeros((count, int(x.shape[1])))
-        checked = Trajectory(
-            to_numpy(t[:count]), zeros, states, hold=hold, time_unit=time_unit, name=name, weight=weight
-        )
-        settings = {key: value for key, value in checked.__dict__.items() if key not in ("t", "x")}
-        self.__dict__.update(settings | {"stopped": stopped, "times": t, "columns": x})
+        checked = Trajectory(to_numpy(t[:count]), np.zeros((count, int(x.shape[1]))), *names, **settings)
+        self.__dict__.update(checked.__dict__ | {"times": t, "columns": x})
+        del self.__dict__["t"], self.__dict__["x"]
 
     @cached_property
     def t(self) -> Floats:
@@ -139,16 +121,6 @@ Part = Callable[[], list[Trajectory]]
 """A function that returns some trajectories, always the same ones; it can be sent to another process."""
 
 
-@dataclass(frozen=True)
-class InMemory:
-    """A part whose trajectories are in memory already."""
-
-    trajectories: tuple[Trajectory, ...]
-
-    def __call__(self) -> list[Trajectory]:
-        return list(self.trajectories)
-
-
 def loaded(part: Part) -> list[Trajectory]:
     """The trajectories of a part, or an error if it loads anything else."""
     items: Any = part()
@@ -204,33 +176,15 @@ class Lazy:
         return f"Lazy({len(self.parts)} part{'s' if len(self.parts) > 1 else ''} of {self.source})"
 
 
-@dataclass(frozen=True)
-class _Computed:
-    """A part that is computed by a Dask graph.
+def _computed(packed: bytes, label: str, make: Callable[[Any], list[Trajectory]]) -> list[Trajectory]:
+    """The trajectories that `make` makes of the result of a Dask graph, named after its label.
 
     packed: the graph, pickled by cloudpickle as Dask does it, so that any executor can send it
-    finish: turns the result of the graph into trajectories
     """
-
-    packed: bytes
-    finish: Callable[[Any], list[Trajectory]]
-
-    def __call__(self) -> list[Trajectory]:
-        lazy = require("cloudpickle", "dask", "a Dask collection").loads(self.packed)
-        # The graph runs in this thread: a task that waited for other tasks would block its worker.
-        (value,) = require("dask", "dask", "a Dask collection").compute(lazy, scheduler="synchronous")
-        return self.finish(value)
-
-
-@dataclass(frozen=True)
-class _Named:
-    """A function that makes the trajectories of one part and names them after it."""
-
-    label: str
-    make: Callable[[Any], list[Trajectory]]
-
-    def __call__(self, value: Any) -> list[Trajectory]:
-        return named_after(self.label, self.make(value))
+    lazy = require("cloudpickle", "dask", "a Dask collection").loads(packed)
+    # The graph runs in this thread: a task that waited for other tasks would block its worker.
+    (value,) = require("dask", "dask", "a Dask collection").compute(lazy, scheduler="synchronous")
+    return named_after(label, make(value))
 
 
 def named_after(label: str, trajectories: Iterable[Trajectory]) -> list[Trajectory]:
@@ -241,7 +195,7 @@ def named_after(label: str, trajectories: Iterable[Trajectory]) -> list[Trajecto
     ]
 
 
-def parts_of(data: Any) -> tuple[_Computed, ...]:
+def parts_of(data: Any) -> tuple[Part, ...]:
     """The parts of a Dask bag of trajectories, or of a pair (t, x) of Dask arrays with chunks along time."""
     if isinstance(data, (tuple, list)):
         return _parts_of_arrays(data)
@@ -254,12 +208,12 @@ def parts_of(data: Any) -> tuple[_Computed, ...]:
     )
 
 
-def parts_of_frame(frame: Any, make: Callable[[Any], list[Trajectory]]) -> tuple[_Computed, ...]:
+def parts_of_frame(frame: Any, make: Callable[[Any], list[Trajectory]]) -> tuple[Part, ...]:
     """The partitions of a Dask data frame; `make` turns a pandas frame into trajectories."""
     return _packed(frame.to_delayed(), "partition", make)
 
 
-def parts_of_dataset(dataset: Any, make: Callable[[Any], list[Trajectory]]) -> tuple[_Computed, ...]:
+def parts_of_dataset(dataset: Any, make: Callable[[Any], list[Trajectory]]) -> tuple[Part, ...]:
     """The chunks of an xarray Dataset of Dask arrays; `make` turns a loaded one into trajectories."""
     # Chunks may be cut along several dimensions: a part takes one stretch along each of them.
     stretches = []
@@ -279,7 +233,7 @@ def is_lazy_dataset(data: Any) -> bool:
     return hasattr(data, "data_vars") and bool(getattr(data, "chunksizes", None))
 
 
-def _parts_of_arrays(data: Sequence[Any]) -> tuple[_Computed, ...]:
+def _parts_of_arrays(data: Sequence[Any]) -> tuple[Part, ...]:
     require("dask.array", "dask", "a Dask array")
     if len(data) != 2 or not hasattr(data[1], "chunks"):
         raise DataError(
@@ -291,22 +245,14 @@ def _parts_of_arrays(data: Sequence[Any]) -> tuple[_Computed, ...]:
         raise DataError(f"Of the pair (t, x), t has {len(t)} entries and x has {len(x)} rows.")
     edges = np.concatenate([[0], np.cumsum(x.chunks[0])])
     delayed = require("dask", "dask", "a Dask array").delayed
-    stretches = [
-        delayed(_pair, pure=True)(t[int(a) : int(b)], x[int(a) : int(b)]) for a, b in pairwise(edges) if b > a
-    ]
-    return _packed(stretches, "chunk", _trajectories)
-
-
-def _pair(t: Any, x: Any) -> list[Any]:
-    return [Trajectory(t, x)]
+    pairs = [delayed([(t[int(a) : int(b)], x[int(a) : int(b)])]) for a, b in pairwise(edges) if b > a]
+    return _packed(pairs, "chunk", _trajectories)
 
 
 def _trajectories(items: Any) -> list[Trajectory]:
     return [as_trajectory(item) for item in items]
 
 
-def _packed(
-    pieces: Sequence[Any], word: str, make: Callable[[Any], list[Trajectory]]
-) -> tuple[_Computed, ...]:
+def _packed(pieces: Sequence[Any], word: str, make: Callable[[Any], list[Trajectory]]) -> tuple[Part, ...]:
     dumps = require("cloudpickle", "dask", "a Dask collection").dumps
-    return tuple(_Computed(dumps(piece), _Named(f"{word} {k}", make)) for k, piece in enumerate(pieces))
+    return tuple(partial(_computed, dumps(piece), f"{word} {k}", make) for k, piece in enumerate(pieces))

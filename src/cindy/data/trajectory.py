@@ -12,18 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cindy._arrays import Floats, Space
-from cindy._check import (
-    counted,
-    floats,
-    instance,
-    integer,
-    positive,
-    short,
-    stretch,
-    text,
-    unique_names,
-    units_of_time,
-)
+from cindy._check import counted, floats, instance, positive, short, stretch, text, unique_names, units_of_time
 from cindy.calculus import uniform_step
 from cindy.data.inputs import (
     Held,
@@ -48,8 +37,6 @@ class _Grid:
     """A step longer than this many of its neighbours is a pause, across which no polynomial is fitted."""
     one_time: float = 1e-6
     """Share of the shortest step of a sensor: times that are closer to each other count as equal."""
-    most_refined: int = 10**9
-    """Samples of a refined trajectory: nobody needs more, so that more are a mistake."""
     longest: float = 1e60
     """Largest time, and largest inverse of a step: local polynomials raise both to the fifth power."""
 
@@ -161,10 +148,7 @@ class Trajectory:
             known = column[np.isfinite(column)]
             numbers = [f"{f(known):.4g}" if len(known) else "" for f in (np.min, np.mean, np.max)]
             cells.append((name, *numbers, str(len(column) - len(known))))
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells
-        )
-        return f"<p>{escape(repr(self))}</p><table>{rows}</table>"
+        return html_table(repr(self), cells)
 
     def __repr__(self) -> str:
         variables = ", ".join(self.variables[:6]) + (", …" if len(self.variables) > 6 else "")
@@ -201,25 +185,6 @@ class Trajectory:
         if not sampled.any():
             raise DataError("Trajectory: the inputs are missing at every sample.")
         return Held(self.t[sampled], self.u[sampled], self.hold)
-
-    def refined(self, times: int) -> Trajectory:
-        """The trajectory with every step divided into so many; states are missing at the new instants.
-
-        The inputs at the new instants follow from `hold`, so that quadrature on the finer grid takes account
-        of the inputs between the samples.
-        """
-        times = integer(times, "Trajectory.refined: `times`", least=1)
-        if times == 1 or len(self) == 1:
-            return self
-        if times * len(self) > _GRID.most_refined:
-            raise DataError(f"Trajectory.refined: {times} times {len(self)} samples are too many to hold.")
-        signal = self.signal()
-        numbers = np.arange(len(self))
-        t = np.interp(np.arange((len(self) - 1) * times + 1) / times, numbers, self.t)
-        t[::times] = self.t
-        x = np.full((len(t), self.dimension), np.nan)
-        x[::times] = self.x
-        return replace(self, t=t, x=x, u=None if signal is None else signal.at(t))
 
     def aligned(self) -> Trajectory:
         """The trajectory with every delayed channel moved to the common instants.
@@ -292,23 +257,26 @@ class Trajectory:
         missing = np.isnan(self.x).any(axis=1)
         if self.u is not None:
             missing |= np.isnan(self.u).any(axis=1)
-        if not missing.any():
-            pauses = _pauses(np.diff(self.t)) + 1
-            edges = [0, *map(int, pauses), len(self)]
-            return [self.part(a, b) for a, b in pairwise(edges)] if len(pauses) else [self]
         complete = np.flatnonzero(~missing)
         if len(complete) == 0:
             return []
-        joined = replace(
-            self, t=self.t[complete], x=self.x[complete], u=None if self.u is None else self.u[complete]
-        )
+        joined = self
+        if missing.any():
+            u = None if self.u is None else self.u[complete]
+            joined = replace(self, t=self.t[complete], x=self.x[complete], u=u)
         steps = np.diff(joined.t)
         # Only steps over missing samples are gaps: an irregular grid has long steps of its own.
         limit = _GRID.longest_bridge * float(np.median(steps)) if len(steps) else np.inf
         holes = np.flatnonzero((np.diff(complete) > 1) & (steps > limit))
         cuts = np.union1d(holes, _pauses(steps)) + 1
         edges = [0, *map(int, cuts), len(complete)]
-        return [joined.part(a, b) for a, b in pairwise(edges)]
+        return [joined.part(a, b) for a, b in pairwise(edges)] if len(cuts) else [joined]
+
+
+def html_table(title: str, cells: Iterable[Iterable[str]]) -> str:
+    """A table for notebooks under its title."""
+    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
+    return f"<p>{escape(title)}</p><table>{rows}</table>"
 
 
 def _merged(sensors: Sequence[Trajectory]) -> Trajectory:

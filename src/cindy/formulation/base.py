@@ -99,11 +99,6 @@ class Formulation(ABC):
         """The variables of the terms: the states, then the inputs."""
         return states + inputs
 
-    @property
-    def thinned(self) -> str:
-        """In words, which samples are used because neighbours share their noise; empty if all are."""
-        return ""
-
     def motion(
         self, trajectories: Sequence[Trajectory], basis: Basis, *, instants: int | None = None
     ) -> Motion | None:
@@ -398,6 +393,7 @@ class Weak(Formulation):
 
     @property
     def thinned(self) -> str:
+        """In words, which samples are used because neighbours share their noise; empty if all are."""
         return "" if all(n == 1 for n in self.steps) else " × ".join(f"{n}." for n in self.steps)
 
     # The rest is for trajectories, and raises an error where it would need one.

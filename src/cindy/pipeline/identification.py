@@ -202,7 +202,7 @@ class _Asked:
     ) -> Model:
         """The model of trajectories whose columns are states.
 
-        hire: a context manager of the executor for the pieces of the data, given what it must know
+        hire: makes a context manager of the executor for the pieces of the data
         """
         if not (isinstance(hidden, int) and hidden == 0):
             return self._with_hidden(trajectories, passes, hire, hidden)
@@ -214,7 +214,7 @@ class _Asked:
         if laws:
             names = Names(basis, data[0].states, data[0].inputs, _rates(form, data[0]))
             check_agreement(laws, self.constraints, names)
-        with refusals_told(data, basis, form, clipped), hire((basis,)) as executor:
+        with refusals_told(data, basis, form, clipped), hire() as executor:
             request = self._request(Pieces(source, executor, self.stages), data, basis, laws)
             sums = partial(accumulate, blocks=self.blocks, device=self.device, progress=self.stages.data)
             gather = partial(sums, basis=basis, executor=executor)

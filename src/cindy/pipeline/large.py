@@ -225,7 +225,7 @@ def _added_up(task: _Fitting, work: Iterable[Any], pieces: Pieces, aim: int) -> 
     """The triangles of all pieces, in order, neighbours joined where there are more than twice the aim."""
     triangles: list[LeastSquares] = []
     done = 0
-    for _, (more, samples) in map_in_order(task, work, pieces.executor):
+    for more, samples in map_in_order(task, work, pieces.executor):
         triangles += more
         done += samples
         pieces.told(done)

@@ -11,11 +11,13 @@ of rows and the triangles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import chain, islice
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg.lapack
@@ -112,21 +114,31 @@ class _RunningTriangle:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Factored:
+class _Block(NamedTuple):
+    """The objective of a contiguous part of the data, and where it comes from."""
+
+    objective: LeastSquares
+    origin: Origin
+
+
+def _joined(blocks: Sequence[_Block]) -> _Block:
+    """Neighbouring blocks as one, in the order of the data."""
+    # One block keeps its triangle: to factorise it once more would round its numbers once more.
+    objective = blocks[0].objective if len(blocks) == 1 else add_up(tuple(b.objective for b in blocks))
+    return _Block(objective, reduce(add, (block.origin for block in blocks)))
+
+
+class _Factored(NamedTuple):
     """The result of a task, whose size does not depend on the amount of data in the task.
 
-    factors: (factor, rows, origin, closes) of runs of samples, in order; `closes` if a block ends there
+    blocks: in order, what each run of samples gives, None if it has no rows, and whether a block ends there
     samples, skipped, read: samples used, segments that were too short, samples read
-    variables, where: states and inputs of a part that the task itself loaded, and the name of that part
     """
 
-    factors: tuple[tuple[Floats, int, Origin | None, bool], ...]
+    blocks: list[tuple[_Block | None, bool]]
     samples: int
     skipped: int
     read: int
-    variables: tuple[tuple[str, ...], tuple[str, ...]] | None
-    where: str
 
 
 @dataclass(frozen=True)
@@ -135,6 +147,7 @@ class _Factoring:
 
     basis: Basis
     formulation: Formulation
+    terms: int
     chunk: int
     device: Any = None
 
@@ -144,24 +157,34 @@ class _Factoring:
         return PORTION if self.device is None else _LOTS.device_portion
 
     def __call__(self, task: Task | Load) -> _Factored:
-        opened = task.opened(self.formulation)
-        factors: list[tuple[Floats, int, Origin | None, bool]] = []
+        blocks: list[tuple[_Block | None, bool]] = []
+        pieces: list[Piece] = []
         samples = skipped = read = 0
-        # Step 2, with a triangle for each run of samples that the receiver may put into another block.
-        running, origin = self._begin(), None
-        for portion in opened.tasks:
-            for rows in chain.from_iterable(map(self._rows, portion.pieces)):
-                running.add(rows)
-            samples, skipped, read = samples + portion.samples, skipped + portion.skipped, read + portion.read
-            if portion.origin is not None:
-                origin = portion.origin if origin is None else origin + portion.origin
-            if portion.closes or not opened.joined:
-                factors.append((_finite(running, origin), running.rows, origin, portion.closes))
-                running, origin = self._begin(), None
-        return _Factored(tuple(factors), samples, skipped, read, opened.variables, opened.where)
+        for portion in task.opened(self.formulation):
+            pieces += portion.pieces
+            samples += sum(piece.samples for piece in portion.pieces)
+            skipped, read = skipped + portion.skipped, read + portion.read
+            if portion.closes:
+                blocks.append((self._block(pieces), True))
+                pieces = []
+        if pieces:
+            blocks.append((self._block(pieces), False))
+        return _Factored(blocks, samples, skipped, read)
 
-    def _begin(self) -> _RunningTriangle | DeviceTriangle:
-        return _RunningTriangle() if self.device is None else DeviceTriangle(space_of(self.device))
+    def _block(self, pieces: Sequence[Piece]) -> _Block | None:
+        """Step 2 for samples that the receiver puts into one block; None if there are none."""
+        if not pieces:
+            return None
+        running = _RunningTriangle() if self.device is None else DeviceTriangle(space_of(self.device))
+        for rows in chain.from_iterable(map(self._rows, pieces)):
+            running.add(rows)
+        factor, origin = running.factor(), reduce(add, (piece.origin for piece in pieces))
+        if not np.isfinite(factor).all():
+            raise DataError(
+                f"accumulate: on {origin.label} a term takes values beyond floating point. "
+                "Use other units for the states, or a lower degree."
+            )
+        return _Block(LeastSquares(factor, self.terms, running.rows), origin)
 
     def _rows(self, piece: Piece) -> Iterator[Any]:
         """The rows of a piece, as many at a time as fit in memory."""
@@ -170,22 +193,9 @@ class _Factoring:
             for edges in piece.cut(self.chunk):
                 yield form.matrix(segment, self.basis, edges)
             return
-        terms = self.basis.names(form.variables(segment.states, segment.inputs))
-        most = _LOTS.device_elements // (len(terms) + segment.dimension)
+        most = _LOTS.device_elements // (self.terms + segment.dimension)
         for edges in piece.cut(most):
             yield form.on_device(segment, self.basis, edges, space_of(self.device))
-
-
-def _finite(running: _RunningTriangle | DeviceTriangle, origin: Origin | None) -> Floats:
-    """The factor of a running triangle, or an error if it is not finite."""
-    factor = running.factor()
-    if not np.isfinite(factor).all():
-        where = origin.label if origin else "the data"
-        raise DataError(
-            f"accumulate: on {where} a term takes values beyond floating point. "
-            "Use other units for the states, or a lower degree."
-        )
-    return factor
 
 
 def _glimpsed(part: Part) -> list[Trajectory]:
@@ -202,41 +212,26 @@ def _beginning(trajectory: Trajectory) -> Trajectory:
     return replace(trajectory, t=trajectory.t[first].copy(), x=trajectory.x[first].copy(), u=u)
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """The objective of a contiguous part of the data, and where it comes from."""
-
-    objective: LeastSquares
-    origin: Origin
-
-    def __add__(self, other: _Block) -> _Block:
-        return _Block(add_up((self.objective, other.objective)), self.origin + other.origin)
-
-
 class _Gathering:
     """Collects the results of tasks in blocks; of a stream it holds at most twice as many as wanted."""
 
-    def __init__(self, aim: int, terms: int, *, stream: bool) -> None:
-        self.aim, self.terms, self.stream = aim, terms, stream
+    def __init__(self, aim: int, *, stream: bool) -> None:
+        self.aim, self.stream = aim, stream
         self.blocks: list[_Block] = []
-        self.parts: list[LeastSquares] = []
-        self.origin: Origin | None = None
+        self.parts: list[_Block] = []
         self.samples = self.skipped = 0
 
     def add(self, factored: _Factored) -> None:
         """Add the result of a task; results come in the order of the tasks."""
         self.samples += factored.samples
         self.skipped += factored.skipped
-        for factor, rows, origin, closes in factored.factors:
-            if origin is not None:
-                self.parts.append(LeastSquares(factor, self.terms, rows))
-                self.origin = origin if self.origin is None else self.origin + origin
-            if closes and self.origin is not None:
+        for part, closes in factored.blocks:
+            self.parts += [] if part is None else [part]
+            if closes and self.parts:
                 # Step 3, in the order of the data and not in that of completion: sums of floats depend on
                 # their order, and results must not depend on the number of workers.
-                block = self.parts[0] if len(self.parts) == 1 else add_up(tuple(self.parts))
-                self.blocks.append(_Block(block, self.origin))
-                self.parts, self.origin = [], None
+                self.blocks.append(_joined(self.parts))
+                self.parts = []
                 # Blocks are not merged at every new one, so that the work stays linear.
                 if len(self.blocks) > 2 * self.aim:
                     self._merge()
@@ -250,7 +245,7 @@ class _Gathering:
         while len(self.blocks) > self.aim:
             rows = np.array([block.objective.rows for block in self.blocks])
             i = int(np.argmin(rows[:-1] + rows[1:]))
-            self.blocks[i : i + 2] = [self.blocks[i] + self.blocks[i + 1]]
+            self.blocks[i : i + 2] = [_joined(self.blocks[i : i + 2])]
 
     def summary(self, like: Trajectory, basis: Basis, formulation: Formulation) -> Summary:
         """The summary of all results, for trajectories with the variables of the given one."""
@@ -323,18 +318,17 @@ def accumulate(
         return summary_of_fields(WeakRows.of(as_fields(trajectories), basis, formulation), blocks, progress)
     integer(blocks, "accumulate: `blocks`", least=1)
     source = as_source(trajectories)
-    with workers(executor, processes, (basis,), where="accumulate") as hands:
+    with workers(executor, processes, where="accumulate") as hands:
         examples = _examples(source, hands)
         first = examples[0]
         terms = len(basis.names(formulation.variables(first.states, first.inputs)))
         aim = max(1, min(blocks, int(_LOTS.block_memory / (8 * (terms + first.dimension) ** 2))))
         fitted = formulation.fit_to(examples)
-        factoring = _Factoring(basis, fitted, chunk, device)
-        gathering = _Gathering(aim, terms, stream=source.whole is None)
+        factoring = _Factoring(basis, fitted, terms, chunk, device)
+        gathering = _Gathering(aim, stream=source.whole is None)
         total = None if source.whole is None else sum(map(len, source.whole))
         done = 0
-        for _, factored in map_in_order(factoring, _work(source, fitted, aim, factoring.portion), hands):
-            _check_same(first, factored)
+        for factored in map_in_order(factoring, _work(source, first, fitted, aim, factoring.portion), hands):
             gathering.add(factored)
             done += factored.read
             if progress is not None:
@@ -379,28 +373,20 @@ def _examples(source: Source, executor: Executor | None) -> list[Trajectory]:
         return source.whole
     parts = source.first_parts()
     beginnings = map_in_order(_glimpsed, parts, executor if source.apart else None)
-    examples = list(same_variables(chain.from_iterable(trajectories for _, trajectories in beginnings)))
+    examples = list(same_variables(chain.from_iterable(beginnings)))
     if not examples:
         raise DataError("accumulate: no trajectories: the iterable is empty.")
     return examples
 
 
-def _work(source: Source, formulation: Formulation, aim: int, portion: int) -> Iterator[Task | Load]:
+def _work(
+    source: Source, first: Trajectory, formulation: Formulation, aim: int, portion: int
+) -> Iterator[Task | Load]:
     """The tasks for all data; parts that can be loaded by themselves are loaded by the workers."""
     # Step 1. Workers cut the parts that they load; everything else is cut here, in the order of the data.
     if source.apart:
         parts = tuple(source.parts)
-        return (Load(part, k, -(-aim // len(parts)), portion) for k, part in enumerate(parts))
+        each, variables = -(-aim // len(parts)), (first.states, first.inputs)
+        return (Load(part, k, each, portion, variables) for k, part in enumerate(parts))
     sizes = None if source.whole is None else [len(trajectory) for trajectory in source.whole]
     return tasks(iter(source), formulation, aim, sizes, portion)
-
-
-def _check_same(first: Trajectory, factored: _Factored) -> None:
-    """Raise unless a part that a worker loaded has the variables of the first trajectory."""
-    if factored.variables is not None and factored.variables != (first.states, first.inputs):
-        states, inputs = factored.variables
-        raise DataError(
-            f"All trajectories must have the same variables, but the first has {', '.join(first.variables)} "
-            f"and {factored.where} has {', '.join(states + inputs)}. "
-            "Give all the same names in the same order."
-        )

@@ -3,12 +3,11 @@ or on a device, which factorises rows with its own library of arrays."""
 
 from __future__ import annotations
 
-import io
 import os
 import pickle
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,76 +22,50 @@ from cindy.errors import DataError, WorkerError
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
-_inherited: tuple[Any, ...] = ()
-"""In a worker process: the objects that it got from its parent at its start."""
+_function: Callable[[Any], Any]
+"""In a worker process: the function that it got from its parent at its start."""
 
 
 class _Workers(Executor):
-    """A pool of processes that starts when it is first needed.
+    """A pool of processes for one function after another, which starts when it is first needed.
 
-    inherit: objects that the processes get once at their start instead of with every task. Processes are
-        forked on Linux, so that these objects need not be picklable; a basis with lambdas is not
+    Processes get the function at their start instead of with every task. They are forked on Linux, so that
+    it need not be picklable; one with a basis of lambdas is not.
     """
 
-    def __init__(self, processes: int, inherit: Sequence[Any] = ()) -> None:
+    def __init__(self, processes: int) -> None:
         self.processes = processes
-        self._inherit = tuple(inherit)
-        self._pool: ProcessPoolExecutor | None = None
+        self._begun: tuple[ProcessPoolExecutor, Callable[[Any], Any]] | None = None
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run fn in a process; objects that cannot be pickled raise an error here, not in the future."""
-        if self._pool is None:
+        """Run function(task) in a process, for the arguments `_call`, function and task."""
+        function, task = args
+        if self._begun is None or self._begun[1] is not function:
             import multiprocessing  # takes 30 ms, and most uses of the library need one process
             from concurrent.futures import ProcessPoolExecutor
 
+            self.shutdown()
             # The system libraries of macOS do not survive a fork.
-            method = "fork" if sys.platform == "linux" else "spawn"
-            self._pool = ProcessPoolExecutor(
-                self.processes,
-                multiprocessing.get_context(method),
-                initializer=_start,
-                initargs=(self._inherit,),
-            )
-        # The pool would pickle in a thread of its own, which hides the error.
-        return self._pool.submit(_run, _packed((fn, args, kwargs), self._inherit))
+            context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+            pool = ProcessPoolExecutor(self.processes, context, initializer=_start, initargs=(function,))
+            self._begun = pool, function
+        # The pool would pickle in a thread of its own, which may wait for ever after an error.
+        return self._begun[0].submit(_run, pickle.dumps(task, protocol=5))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the processes; the next task starts new ones."""
-        if self._pool is not None:
-            self._pool.shutdown(wait, cancel_futures=cancel_futures)
-        self._pool = None
+        if self._begun is not None:
+            self._begun[0].shutdown(wait, cancel_futures=cancel_futures)
+        self._begun = None
 
 
-def _start(inherited: tuple[Any, ...]) -> None:
-    global _inherited
-    _inherited = inherited
+def _start(function: Callable[[Any], Any]) -> None:
+    global _function
+    _function = function
 
 
 def _run(packed: bytes) -> Any:
-    fn, args, kwargs = _Unpickler(io.BytesIO(packed)).load()
-    return fn(*args, **kwargs)
-
-
-def _packed(call: Any, inherit: tuple[Any, ...]) -> bytes:
-    stream = io.BytesIO()
-    _Pickler(stream, inherit).dump(call)
-    return stream.getvalue()
-
-
-class _Pickler(pickle.Pickler):
-    """A pickler that writes the index of an inherited object in its place."""
-
-    def __init__(self, stream: io.BytesIO, inherit: tuple[Any, ...]) -> None:
-        super().__init__(stream, protocol=5)
-        self._number = {id(shared): i for i, shared in enumerate(inherit)}
-
-    def persistent_id(self, obj: Any) -> int | None:
-        return self._number.get(id(obj))
-
-
-class _Unpickler(pickle.Unpickler):
-    def persistent_load(self, pid: Any) -> Any:
-        return _inherited[pid]
+    return _call(_function, pickle.loads(packed))
 
 
 T = TypeVar("T")
@@ -105,21 +78,18 @@ _ATTEMPTS = 3
 
 
 @contextmanager
-def workers(
-    executor: Any, processes: int, inherit: Sequence[Any] = (), *, where: str
-) -> Iterator[Executor | None]:
+def workers(executor: Any, processes: int, *, where: str) -> Iterator[Executor | None]:
     """The executor for the arguments `executor` and `processes` of a public function; None: this process.
 
     Processes that are started here end with the block; an executor of the caller stays open.
 
-    inherit: objects that processes started here get at their start (see `_Workers`)
     where: the name of the public function, for messages
     """
     integer(processes, f"{where}: `processes`", least=1, most=10_000)
     if executor is not None and processes != 1:
         raise DataError(f"{where}: pass either `executor` or `processes`, not both.")
     if executor is None and processes > 1:
-        pool = _Workers(processes, inherit)
+        pool = _Workers(processes)
         try:
             yield pool
         finally:
@@ -142,23 +112,19 @@ def _checked(executor: Any, where: str) -> Executor:
 
 
 def map_in_order(
-    function: Callable[..., R],
-    work: Iterable[T],
-    executor: Executor | None = None,
-) -> Iterator[tuple[T, R]]:
-    """(task, function(task)) for every task of `work`, in order, a few at a time.
+    function: Callable[[T], R], work: Iterable[T], executor: Executor | None = None
+) -> Iterator[R]:
+    """function(task) for every task of `work`, in order, a few at a time.
 
     function: it must be defined in a module and keep no state; its result should be small
     executor: None for this process. Tasks of processes that were started by `workers` and died are repeated
 
-    >>> [text for _, text in map_in_order(str, [1, 2, 3])]
+    >>> list(map_in_order(str, [1, 2, 3]))
     ['1', '2', '3']
     """
     if executor is None:
-        for task in work:
-            yield task, _call(function, task)
-        return
-    yield from _Round(executor, function).results(work)
+        return (_call(function, task) for task in work)
+    return _Round(executor, function).results(work)
 
 
 def _call(function: Callable[[Any], R], task: Any) -> R:
@@ -174,7 +140,7 @@ class _Round:
         self.waiting: deque[tuple[Any, Future[Any]]] = deque()
         self.deaths = 0
 
-    def results(self, work: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    def results(self, work: Iterable[Any]) -> Iterator[Any]:
         room = _IN_FLIGHT * _width(self.executor)
         try:
             for task in work:
@@ -209,12 +175,11 @@ class _Round:
                 "Pass one that is open."
             ) from error
 
-    def _first(self) -> tuple[Any, Any]:
-        """The first task that waits, and its result."""
+    def _first(self) -> Any:
+        """The result of the first task that waits."""
         while True:
-            task, future = self.waiting[0]
             try:
-                result = future.result()
+                result = self.waiting[0][1].result()
             except _lost() as error:
                 self._repeat(error)
                 continue
@@ -228,7 +193,7 @@ class _Round:
                 raise
             self.waiting.popleft()
             self.deaths = 0
-            return task, result
+            return result
 
     def _repeat(self, error: BaseException) -> None:
         """Submit the tasks of dead processes again, or raise an error that says why not."""

@@ -18,52 +18,16 @@ import numpy as np
 
 from cindy._arrays import Ints
 from cindy.data import Part, Trajectory, loaded, same_variables
+from cindy.errors import DataError
 from cindy.formulation import Formulation
 
 PORTION = 32_768
 """Samples in a task: enough work to outweigh the traffic between processes, in little memory."""
 
 
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """Consecutive stretches of a segment, with the neighbours on which their rows depend."""
-
-    segment: Trajectory
-    edges: Ints
-
-    @property
-    def samples(self) -> int:
-        return int(self.edges[-1] - self.edges[0])
-
-    @property
-    def begin(self) -> float:
-        return self._moment(int(self.edges[0]))
-
-    @property
-    def end(self) -> float:
-        return self._moment(int(self.edges[-1]) - 1)
-
-    def cut(self, most: int) -> Iterator[Ints]:
-        """The edges in runs of whole stretches, of at most so many samples or of a single stretch.
-
-        No stretch is cut, so that the rows do not depend on the size of a run.
-        """
-        ends = np.cumsum(np.diff(self.edges))
-        first = 0
-        while first < len(ends):
-            before = ends[first - 1] if first else 0
-            last = max(int(np.searchsorted(ends, before + most, side="right")), first + 1)
-            yield self.edges[first : last + 1]
-            first = last
-
-    def _moment(self, sample: int) -> float:
-        # From a trajectory on a device only this one time is copied.
-        return float(self.segment.part(sample, sample + 1).t[0])
-
-
 @dataclass(frozen=True)
 class Origin:
-    """Where a block begins and ends: the names of trajectories, and times unless these are whole."""
+    """Where samples come from: the names of trajectories, and times unless these are whole."""
 
     first: str
     last: str
@@ -82,59 +46,87 @@ class Origin:
 
 
 @dataclass(frozen=True, eq=False)
+class Piece:
+    """Consecutive stretches of a segment, with the neighbours on which their rows depend.
+
+    name: that of the trajectory; whole: whether all of it belongs to one block
+    """
+
+    segment: Trajectory
+    edges: Ints
+    name: str
+    whole: bool
+
+    @property
+    def samples(self) -> int:
+        return int(self.edges[-1] - self.edges[0])
+
+    @property
+    def origin(self) -> Origin:
+        # From a trajectory on a device only these two times are copied.
+        ends = (int(self.edges[0]), int(self.edges[-1]) - 1)
+        begin, end = (float(self.segment.part(k, k + 1).t[0]) for k in ends)
+        return Origin(self.name, self.name, begin, end, self.whole)
+
+    def cut(self, most: int) -> Iterator[Ints]:
+        """The edges in runs of whole stretches, of at most so many samples or of a single stretch.
+
+        No stretch is cut, so that the rows do not depend on the size of a run.
+        """
+        ends = np.cumsum(np.diff(self.edges))
+        first = 0
+        while first < len(ends):
+            before = ends[first - 1] if first else 0
+            last = max(int(np.searchsorted(ends, before + most, side="right")), first + 1)
+            yield self.edges[first : last + 1]
+            first = last
+
+
+@dataclass(frozen=True, eq=False)
 class Task:
     """Pieces that are processed together, and whether they complete a block.
 
-    origin: where the pieces come from; None if there are none
-    samples, skipped, read: samples used, segments that were too short, samples read
+    skipped, read: segments that were too short, and samples that were read
     """
 
     pieces: tuple[Piece, ...]
     closes: bool
-    origin: Origin | None
-    samples: int
     skipped: int
     read: int
 
-    def opened(self, formulation: Formulation) -> "_Opened":
+    def opened(self, formulation: Formulation) -> Iterable["Task"]:
         """The task itself, whose samples are in memory."""
-        return _Opened((self,), joined=False)
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """Tasks whose samples are in memory.
-
-    joined: whether a task that completes no block is factorised together with the next one
-    variables, where: the states and inputs of a part that was loaded, and its name
-    """
-
-    tasks: Iterable[Task]
-    joined: bool
-    variables: tuple[tuple[str, ...], tuple[str, ...]] | None = None
-    where: str = ""
+        return (self,)
 
 
 @dataclass(frozen=True)
 class Load:
-    """A part of the data that the worker itself loads, and the number of blocks to make of it."""
+    """A part of the data that the worker itself loads, and the number of blocks to make of it.
+
+    variables: the states and the inputs of the first trajectory of all data
+    """
 
     part: Part
     number: int
     aim: int
-    portion: int = PORTION
+    portion: int
+    variables: tuple[tuple[str, ...], tuple[str, ...]]
 
-    def opened(self, formulation: Formulation) -> _Opened:
-        """The tasks of the part."""
-        trajectories = list(same_variables(loaded(self.part)))
-        if not trajectories:
-            return _Opened((), joined=True)
+    def opened(self, formulation: Formulation) -> Iterator[Task]:
+        """The tasks of the part; an error unless its trajectories have those variables."""
         named = [
             trajectory if trajectory.name else replace(trajectory, name=f"part {self.number}, {k}")
-            for k, trajectory in enumerate(trajectories)
+            for k, trajectory in enumerate(same_variables(loaded(self.part)))
         ]
-        work = tasks(iter(named), formulation, self.aim, list(map(len, named)), self.portion)
-        return _Opened(work, True, (trajectories[0].states, trajectories[0].inputs), named[0].name)
+        for trajectory in named[:1]:
+            if (trajectory.states, trajectory.inputs) != self.variables:
+                expected, got = sum(self.variables, ()), trajectory.variables
+                raise DataError(
+                    f"All trajectories must have the same variables, but the first has {', '.join(expected)} "
+                    f"and {trajectory.name} has {', '.join(got)}. "
+                    "Give all the same names in the same order."
+                )
+        return tasks(iter(named), formulation, self.aim, list(map(len, named)), self.portion)
 
 
 def tasks(
@@ -142,7 +134,7 @@ def tasks(
     formulation: Formulation,
     aim: int,
     sizes: Sequence[int] | None,
-    portion: int = PORTION,
+    portion: int,
 ) -> Iterator[Task]:
     """The tasks for all trajectories, in order; they depend on the data alone.
 
@@ -151,50 +143,34 @@ def tasks(
     sizes: the samples of each trajectory; None for a stream
     portion: samples in a task, about
     """
-    pending = _Pending()
-    seen = 0
+    pieces: list[Piece] = []
+    size = held = seen = skipped = read = 0  # size: samples in the pieces; held: samples in the block
+
+    def task(*, closes: bool) -> Task:
+        nonlocal pieces, size, held, skipped, read
+        complete = Task(tuple(pieces), closes, skipped, read)
+        pieces, size, skipped, read = [], 0, 0, 0
+        held = 0 if closes else held
+        return complete
+
     for i, trajectory in enumerate(trajectories):
         seen += len(trajectory)
+        parts = _parts(i, len(trajectory), seen, aim, sizes)
         name = trajectory.name or f"trajectory {i}"
-        groups, skipped = _groups(
-            trajectory, formulation, _parts(i, len(trajectory), seen, aim, sizes), portion
-        )
-        pending.skipped += skipped
-        pending.read += len(trajectory)
+        groups, short = _groups(trajectory, formulation, parts, portion, name)
+        skipped, read = skipped + short, read + len(trajectory)
         for k, group in enumerate(groups):
-            whole = len(groups) == 1
             for piece in group:
                 # Step 3.
-                if pending.pieces and pending.size + piece.samples > portion:
-                    yield pending.task(closes=False)
-                pending.add(piece, Origin(name, name, piece.begin, piece.end, whole))
+                if pieces and size + piece.samples > portion:
+                    yield task(closes=False)
+                pieces.append(piece)
+                size, held = size + piece.samples, held + piece.samples
             if k < len(groups) - 1:
-                yield pending.task(closes=True)
-        if _complete(i, pending.held, seen, aim, sizes):
-            yield pending.task(closes=True)
-    yield pending.task(closes=True)
-
-
-class _Pending:
-    """The pieces of the next task."""
-
-    def __init__(self) -> None:
-        self.pieces: list[Piece] = []
-        self.origin: Origin | None = None
-        self.size = self.held = self.skipped = self.read = 0
-
-    def add(self, piece: Piece, origin: Origin) -> None:
-        self.origin = origin if self.origin is None else self.origin + origin
-        self.pieces.append(piece)
-        self.size += piece.samples
-        self.held += piece.samples
-
-    def task(self, *, closes: bool) -> Task:
-        task = Task(tuple(self.pieces), closes, self.origin, self.size, self.skipped, self.read)
-        self.pieces, self.origin = [], None
-        self.size = self.skipped = self.read = 0
-        self.held = 0 if closes else self.held
-        return task
+                yield task(closes=True)
+        if _complete(i, held, seen, aim, sizes):
+            yield task(closes=True)
+    yield task(closes=True)
 
 
 def _parts(i: int, samples: int, seen: int, aim: int, sizes: Sequence[int] | None) -> int:
@@ -218,13 +194,13 @@ def _complete(i: int, held: int, seen: int, aim: int, sizes: Sequence[int] | Non
 
 
 def _groups(
-    trajectory: Trajectory, formulation: Formulation, parts: int, most: int
+    trajectory: Trajectory, formulation: Formulation, parts: int, most: int, name: str
 ) -> tuple[list[list[Piece]], int]:
     """The pieces of a trajectory in that many contiguous groups, and how many segments were too short."""
     segments = trajectory.segments()
     usable = [segment for segment in segments if len(segment) >= formulation.min_samples]
     total = sum(map(len, usable))
-    groups: dict[int, list[Piece]] = {}
+    groups: dict[int, list[tuple[Trajectory, Ints]]] = {}
     before = 0
     for segment in usable:
         edges = formulation.edges(len(segment))
@@ -234,6 +210,8 @@ def _groups(
         portion = edges[:-1] // most
         cuts = np.flatnonzero((np.diff(group) != 0) | (np.diff(portion) != 0)) + 1
         for a, b in pairwise([0, *cuts, len(middles)]):
-            groups.setdefault(int(group[a]), []).append(Piece(*formulation.nearby(segment, edges[a : b + 1])))
+            groups.setdefault(int(group[a]), []).append(formulation.nearby(segment, edges[a : b + 1]))
         before += len(segment)
-    return list(groups.values()), len(segments) - len(usable)
+    whole = len(groups) == 1
+    pieces = [[Piece(*nearby, name, whole) for nearby in group] for group in groups.values()]
+    return pieces, len(segments) - len(usable)

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
 from cindy._check import file_path
-from cindy._files import whole_file
+from cindy._files import is_file, whole_file
 from cindy.basis import Basis
 from cindy.errors import DataError
 from cindy.evidence import calibrated, calibration
@@ -118,16 +117,13 @@ class Summary:
                 "Summary: only summaries of the same problem add up, but they differ in "
                 + "; ".join(differences)
             )
-        return Summary(
-            self.blocks + other.blocks,
-            self.labels + other.labels,
-            self.states,
-            self.inputs,
-            self.basis,
-            self.formulation,
-            self.samples + other.samples,
-            self.skipped + other.skipped,
-            _sum(self.spurious, other.spurious),
+        return replace(
+            self,
+            blocks=self.blocks + other.blocks,
+            labels=self.labels + other.labels,
+            samples=self.samples + other.samples,
+            skipped=self.skipped + other.skipped,
+            spurious=_sum(self.spurious, other.spurious),
         )
 
     def _differences(self, other: Summary) -> list[str]:
@@ -180,12 +176,27 @@ class Summary:
 
         functions: the Python functions of a custom basis by name, which a file cannot hold
         """
-        header, arrays = _read(file_path(path, "Summary.load: `path`"))
+        file = file_path(path, "Summary.load: `path`")
+        if not is_file(file):
+            raise DataError(f"Summary.load: there is no file {str(file)[:200]}.")
         try:
+            with np.load(file, allow_pickle=False) as content:
+                arrays = dict(content)
+            header = json.loads(str(arrays["header"]))
+            if (header["format"], header["version"]) != (_FORMAT, _VERSION):
+                raise DataError(
+                    f"it is {header['format']!r} version {header['version']}, but this library reads "
+                    f"{_FORMAT!r} version {_VERSION}"
+                )
             return cls._of(header, arrays, functions)
-        except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-            reason = f"the entry {error} is missing" if isinstance(error, KeyError) else str(error)
-            raise DataError(f"Summary.load: {path} is damaged: {reason.rstrip('.')}.") from error
+        except DataError as error:
+            raise DataError(f"Summary.load: {file} cannot be used: {str(error).rstrip('.')}.") from error
+        # A damaged file may raise any error of numpy, zipfile, zlib or json.
+        except (Exception, MemoryError) as error:
+            reason = f"the entry {error} is missing" if isinstance(error, KeyError) else error
+            raise DataError(
+                f"Summary.load: {file} is not a summary that `save` wrote, or it is damaged: {reason}."
+            ) from error
 
     @classmethod
     def _of(
@@ -229,25 +240,3 @@ def _sum(a: Floats | None, b: Floats | None) -> Floats | None:
 def add_up(blocks: tuple[LeastSquares, ...]) -> LeastSquares:
     """The sum of at least one objective, triangularised once."""
     return LeastSquares(stacked([b.factor for b in blocks]), blocks[0].terms, sum(b.rows for b in blocks))
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The header and the arrays of a file."""
-    try:
-        if not path.exists():
-            raise DataError(f"Summary.load: there is no file {path}.")
-        with np.load(path, allow_pickle=False) as file:
-            header = json.loads(str(file["header"]))
-            if header["format"] != _FORMAT or header["version"] != _VERSION:
-                raise DataError(
-                    f"Summary.load: {path} is {header['format']!r} version {header['version']}, "
-                    f"but this library reads {_FORMAT!r} version {_VERSION}."
-                )
-            return header, {name: file[name] for name in file.files if name != "header"}
-    except DataError:
-        raise
-    # A damaged file may raise any error of numpy, zipfile, zlib or json.
-    except (Exception, MemoryError) as error:
-        raise DataError(
-            f"Summary.load: {path} is not a summary that `Summary.save` wrote, or it is damaged: {error}."
-        ) from error
