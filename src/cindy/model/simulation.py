@@ -3,9 +3,13 @@
 1. Inputs that are held jump at their samples. Cut the times there, so that each stretch is smooth.
 2. Ask LSODA for all samples of a stretch at once (Petzold, SIAM J. Sci. Stat. Comput. 4, 1983). It changes
    between an explicit and an implicit method as the equations need.
-3. If that fails, go sample by sample, to find at which time and for what reason the solution ends.
+3. If that fails, solve one half after the other, down to a single interval between two samples. Go through
+   it step by step, to find at which time and for what reason the solution ends. LSODA must not overstep
+   there: beyond the next sample it may leave the domain of F although the sample itself exists.
+4. Equations with switches are solved step by step from the start, as the integrator begins anew after each
+   switch (`switching`).
 
-Equations with switches are solved in `switching`, random paths in `ensemble`; maps are iterated.
+Random paths are in `ensemble`; maps are iterated.
 """
 
 from __future__ import annotations
@@ -27,12 +31,9 @@ from cindy.data import Held, Hold, Trajectory, as_hold, with_turns
 from cindy.errors import CindyError, DataError
 from cindy.model.equations import Equations, in_order
 from cindy.model.matching import unmeasured
-from cindy.model.switching import Signal, SwitchedMotion, Switches, longest_step, switched_flow
+from cindy.model.switching import Signal, SwitchedMotion, first_switch, longest_step
 
 RightHandSide = Callable[[float, Any], Any]
-
-_EXCESS_WORK = -1
-"""The return code of LSODA when it has used up its steps."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,20 @@ def flow(
 
     scale: (states,) the usual size of each state, above zero
     """
-    bound = limits.growth * scale
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        # Step 2, and step 3 below.
-        rows = _at_once(rhs, start, t, scale, limits)
-        if rows is not None and np.all(np.abs(rows) <= bound):
-            return rows, None
-        return _one_by_one(rhs, start, t, names, scale, limits)
+    if isinstance(rhs, SwitchedMotion):
+        return _step_by_step(rhs, start, t, names, scale, limits)
+    rows = _at_once(rhs, start, t, scale, limits)
+    if rows is not None and np.all(np.abs(rows) <= limits.growth * scale):
+        return rows, None
+    if len(t) == 2:
+        return _step_by_step(rhs, start, t, names, scale, limits)
+    # Step 3.
+    limits, middle = replace(limits, steps=max(1, limits.steps // 2)), len(t) // 2
+    rows, stopped = flow(rhs, start, t[: middle + 1], names, scale=scale, limits=limits)
+    if stopped is not None:
+        return rows, stopped
+    more, stopped = flow(rhs, rows[-1], t[middle:], names, scale=scale, limits=limits)
+    return np.concatenate([rows, more[1:]]), stopped
 
 
 def _at_once(rhs: RightHandSide, start: Floats, t: Floats, scale: Floats, limits: Limits) -> Floats | None:
@@ -110,30 +117,56 @@ def _at_once(rhs: RightHandSide, start: Floats, t: Floats, scale: Floats, limits
     return np.asarray(rows) if info["message"] == "Integration successful." else None
 
 
-def _one_by_one(
+def _step_by_step(
     rhs: RightHandSide, start: Floats, t: Floats, names: Sequence[str], scale: Floats, limits: Limits
 ) -> tuple[Floats, str | None]:
-    """The samples before the solution ends, and why it ends.
+    """The samples before the solution ends, and why it ends; from switch to switch if there are switches."""
+    from scipy.integrate import LSODA
 
-    LSODA steps beyond the next sample, and there may leave the domain of the right-hand side although the
-    sample itself exists. A second try from the last good sample, which may not overstep, decides.
-    """
-    bound = limits.growth * scale
-    solver = _solver(rhs, start, t[0], scale, limits, len(t))
-    rows = [start]
-    for before, upto in itertools.pairwise(t.tolist()):
-        row = _advance(solver, upto)
-        # Out of steps but within bounds: the solution oscillates too fast, and does not blow up.
-        if row is None and solver.get_return_code() == _EXCESS_WORK and np.all(np.abs(solver.y) <= bound):
-            return np.array(rows), _too_fast(solver.y, solver.t, names)
-        if row is None or not np.all(np.abs(row) <= bound):
-            watch = _Watch(rhs, bound)
-            solver = _solver(watch, rows[-1], before, scale, limits, len(t), longest=upto - before)
-            row = _advance(solver, upto)
-            if row is None or not np.all(np.abs(row) <= bound):
-                return np.array(rows), watch.reason(names, solver.y if row is None else row, upto)
-        rows.append(row)
+    switched = rhs if isinstance(rhs, SwitchedMotion) else None
+    longest = switched.longest if switched else np.inf
+    tolerances = {"rtol": limits.rtol, "atol": limits.atol * scale}
+    bound, most = limits.growth * scale, limits.steps_per_sample(len(t))
+    watch, solver = _Watch(rhs, bound), None
+    rows, now, y, steps = [start], float(t[0]), start, 0
+    if switched is not None:
+        switched.begin(now, y, scale)
+    while len(rows) < len(t):
+        if solver is None:
+            # The history of a multistep method is invalid beyond a switch.
+            solver = LSODA(watch, now, y, float(t[-1]), max_step=longest, **tolerances)
+        if not _advanced(solver) or not np.all(np.abs(solver.y) <= bound):
+            return np.array(rows), watch.reason(names, solver.y, solver.t)
+        before, now, y, place, steps = now, solver.t, solver.y, None, steps + 1
+        if switched is not None or t[len(rows)] <= now:
+            curve = solver.dense_output()
+            if switched is not None:
+                now, place = first_switch(switched, curve, before, now, scale)
+                y = curve(now)
+            while len(rows) < len(t) and t[len(rows)] <= now:
+                rows.append(curve(t[len(rows)]))
+                steps = 0
+        if steps > most:
+            # Within bounds: the solution oscillates too fast, and does not blow up.
+            return np.array(rows), _too_fast(y, now, names)
+        if switched is not None and place is not None:
+            solver = None
+            switched.switch(place, now, y)
+            if switched.stuck:
+                where = f"t = {now:.6g} ({_state(y, names)})"
+                return np.array(rows), f"the equations switch too often to follow at {where}"
     return np.array(rows), None
+
+
+def _advanced(solver: Any) -> bool:
+    """Whether the solver took a step: not if it gave up, or if the right-hand side has no value."""
+    try:
+        solver.step()
+    except CindyError:
+        raise
+    except (ArithmeticError, ValueError):
+        return False
+    return bool(solver.status != "failed")
 
 
 def _iterates(
@@ -144,8 +177,7 @@ def _iterates(
     rows = [start]
     for k in range(len(t) - 1):
         try:
-            with np.errstate(all="ignore"):
-                row = np.array(step(float(t[k]), rows[-1]), dtype=np.float64)
+            row = np.array(step(float(t[k]), rows[-1]), dtype=np.float64)
         except CindyError:
             raise
         except (ArithmeticError, ValueError):
@@ -154,36 +186,6 @@ def _iterates(
             return np.array(rows), _blown_up(row, float(t[k + 1]), names, bound)
         rows.append(row)
     return np.array(rows), None
-
-
-def _solver(
-    rhs: RightHandSide,
-    start: Floats,
-    begin: float,
-    scale: Floats,
-    limits: Limits,
-    samples: int,
-    *,
-    longest: float = 0.0,
-) -> Any:
-    from scipy.integrate import ode
-
-    atol: Any = limits.atol * scale
-    steps = limits.steps_per_sample(samples)
-    solver = ode(rhs)
-    solver.set_integrator("lsoda", rtol=limits.rtol, atol=atol, nsteps=steps, max_step=longest)
-    return solver.set_initial_value(start, begin)
-
-
-def _advance(solver: Any, upto: float) -> Floats | None:
-    """The state at `upto`; None where the solver gave up or the right-hand side has no value."""
-    try:
-        row = np.array(solver.integrate(upto), dtype=np.float64)
-    except CindyError:
-        raise
-    except (ArithmeticError, ValueError):
-        return None
-    return row if solver.successful() else None
 
 
 class _Watch:
@@ -273,15 +275,12 @@ def simulate(
         scale = np.concatenate([scale, np.full(d, max(largest, float(np.max(scale))))])
     scale = np.maximum(scale, np.abs(start))
     solve = partial(path or (_iterates if model.formulation.discrete else flow), names=names, limits=limits)
-    switches = None if model.formulation.discrete else model.switches
     rows, stopped = start[None], None
     for first, last, held in _smooth_stretches(model, u, times, run, hold, signal):
-        span = times[first : last + 1]
-        if switches is None or path is not None:
-            more, stopped = solve(_right_hand_side(model, held), rows[-1], span, scale=scale)
-        else:
-            longest = longest_step(times)
-            more, stopped = _switched(model, switches, held, rows[-1], span, longest, names, scale, limits)
+        rhs = _right_hand_side(model, held, longest_step(times) if path is None else None)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            more, stopped = solve(rhs, rows[-1], times[first : last + 1], scale=scale)
         rows = np.concatenate([rows, more[1:]])
         if stopped is not None:
             break
@@ -309,35 +308,6 @@ def _with_own_times(
     all_times, own = with_turns(t, own, values, hold)
     signal = Held(own, values, hold)
     return (t, signal) if hold == "band" else (all_times, signal.at(all_times))
-
-
-def _switched(
-    model: Equations,
-    switches: Switches,
-    signal: Signal | None,
-    start: Floats,
-    t: Floats,
-    longest: float,
-    names: Sequence[str],
-    scale: Floats,
-    limits: Limits,
-) -> tuple[Floats, str | None]:
-    """The solution of equations with switches, and why it ended early if it did."""
-    given = len(model.states) + len(model.rates)
-    clock = model.inputs.index(TIME) if TIME in model.inputs else None
-    motion = SwitchedMotion(switches, model.order, len(model.states), given, clock, signal)
-    bound = limits.growth * scale
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        rows, reason, (when, where) = switched_flow(
-            motion, start, t, longest=longest, scale=scale, rtol=limits.rtol, atol=limits.atol,
-            steps=limits.steps_per_sample(len(t)) * len(t),
-        )  # fmt: skip
-    outside = np.flatnonzero(~np.all(np.abs(rows) <= bound, axis=1))
-    if len(outside):
-        first = int(outside[0])
-        return rows[: max(first, 1)], _blown_up(rows[first], float(t[first]), names, bound)
-    return rows, None if reason is None else f"{reason} at t = {when:.6g} ({_state(where, names)})"
 
 
 def _smooth_stretches(
@@ -384,9 +354,15 @@ def _start(model: Equations, x0: ArrayLike | Mapping[str, float], v0: ArrayLike 
     return start
 
 
-def _right_hand_side(model: Equations, signal: Signal | None) -> RightHandSide:
-    """The compiled equations in first-order form, as (t, array) → list."""
+def _right_hand_side(model: Equations, signal: Signal | None, longest: float | None) -> RightHandSide:
+    """The compiled equations in first-order form, as (t, array) → list; with their switches if they have any.
+
+    longest: step of an integrator that goes from switch to switch; None for one that does not
+    """
     rhs, d, rates = model.rhs, len(model.states), bool(model.rates)
+    if longest is not None and not model.formulation.discrete and model.switches is not None:
+        clock = model.inputs.index(TIME) if TIME in model.inputs else None
+        return SwitchedMotion(model.switches, model.order, d, d + len(model.rates), clock, signal, longest)
     if model.order == 1:
         if signal is None:
             return lambda s, x: rhs(s, x.tolist())
