@@ -125,9 +125,10 @@ def _step_by_step(
 
     switched = rhs if isinstance(rhs, SwitchedMotion) else None
     longest = switched.longest if switched else np.inf
-    tolerances = {"rtol": limits.rtol, "atol": limits.atol * scale}
+    tolerances: Any = {"rtol": limits.rtol, "atol": limits.atol * scale}
     bound, most = limits.growth * scale, limits.steps_per_sample(len(t))
-    watch, solver = _Watch(rhs, bound), None
+    watch = _Watch(rhs, bound)
+    solver: Any = None
     rows, now, y, steps = [start], float(t[0]), start, 0
     if switched is not None:
         switched.begin(now, y, scale)
