@@ -37,7 +37,7 @@ HOSTILE_NAMES = (
 )
 
 
-sides = RightHandSides.of
+sides = RightHandSides
 
 
 def lorenz():
@@ -190,8 +190,8 @@ def test_text_is_as_promised():
 
 
 def test_text_without_errors_shows_six_digits():
-    lines = to_text(sides(TERMS, lorenz(), VARIABLES), align=False).splitlines()
-    assert lines[1:] == ["y' = 28 x - 1 y - 1 x z", "z' = -2.66667 z + 1 x y"]
+    lines = to_text(sides(TERMS, lorenz(), VARIABLES)).splitlines()
+    assert lines[1:] == ["y' =  28 x - 1 y - 1 x z", "z' = -2.66667 z + 1 x y"]
 
 
 def test_left_sides_say_the_kind_of_equation():

@@ -217,17 +217,12 @@ _LATEX = _Notation(
 )
 
 
-def to_latex(
-    equations: RightHandSides,
-    *,
-    parameters: Mapping[str, tuple[float, float]] | None = None,
-    diffusion: RightHandSides | None = None,
-) -> str:
+def to_latex(equations: RightHandSides) -> str:
     r"""An `aligned` block (amsmath), a line per state, such as \dot{x} &= -10.00(1)\, x + 10.00(1)\, y.
 
-    diffusion: variances of random kicks per unit of time; all equations are then written as differentials
+    With random kicks all equations are written as differentials.
     """
-    lines = []
+    lines, parameters = [], equations.parameters
     for j, state in enumerate(equations.states):
         head, index = _latex_parts(state)
         if equations.discrete:
@@ -238,21 +233,18 @@ def to_latex(
             left = rf"\{'d' * equations.order}ot{{{head}}}{index}"
         sides = _latex_summands(equations, j, symbols=bool(parameters))
         right = _LATEX.sum(sides) if sides else "0"
-        if diffusion is not None:
-            left = (
-                rf"\mathrm{{d}}{head}{index}"
-                if equations.order == 1
-                else rf"\mathrm{{d}}\dot{{{head}}}{index}"
-            )
+        if equations.kicks is not None:
+            moving = head if equations.order == 1 else rf"\dot{{{head}}}"
+            left = rf"\mathrm{{d}}{moving}{index}"
             drift = rf"\left({right}\right)" if len(sides) > 1 else right
             parts = [rf"{drift}\,\mathrm{{d}}t"] if sides else []
-            size = _kick(_LATEX, list(diffusion.summands(j)))
+            size = _kick(_LATEX, list(equations.kicks.summands(j)))
             if size:
                 parts.append(rf"{size}\,\mathrm{{d}}W_{{{head}{index}}}")
             right = " + ".join(parts) or "0"
         lines.append(f"{left} &= {right}")
-    for parameter, (value, error) in (parameters or {}).items():
-        size = _LATEX.number(format_value(abs(value), error if equations.with_errors else math.nan))
+    for parameter, (value, error) in parameters.items():
+        size = _LATEX.number(format_value(abs(value), None if equations.errors is None else error))
         lines.append(f"{_LATEX.name(parameter)} &= {'-' * (value < 0)}{size}")
     return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
 
