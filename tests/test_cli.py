@@ -20,8 +20,9 @@ from cindy.cli.screen import as_typed
 from cindy.cli.settings import FitSettings, read_settings
 from cindy.errors import CindyError, ConstraintError, DataError
 from cindy.findings import Finding
-from cindy.model.model import Model, Path, Run
+from cindy.model.model import Model, Path
 from cindy.pipeline import basis_from_text, correction_from_text, selection_from_text, weights_from_text
+from cindy.solver import Run
 from cindy.systems import lorenz
 from cindy.systems.catalogue import KINETICS, kinetics, write_kinetics
 
