@@ -184,7 +184,7 @@ def _iterates(
         except (ArithmeticError, ValueError):
             row = np.full(len(start), np.nan)
         if not np.all(np.abs(row) <= bound):
-            return np.array(rows), _blown_up(row, float(t[k + 1]), names, bound)
+            return np.array(rows), blown_up(row, float(t[k + 1]), names, bound)
         rows.append(row)
     return np.array(rows), None
 
@@ -208,11 +208,11 @@ class _Watch:
     def reason(self, names: Sequence[str], row: Floats, upto: float) -> str:
         """Why the solution ends: at the last argument, or at `row`, its value at the time `upto`."""
         if not np.all(np.abs(self.where) <= self.bound):
-            return _blown_up(self.where, self.when, names, self.bound)
+            return blown_up(self.where, self.when, names, self.bound)
         if not np.all(np.isfinite(self.slope)):
             return f"the right-hand side has no value at t = {self.when:.6g} ({_state(self.where, names)})"
         if not np.all(np.abs(row) <= self.bound):
-            return _blown_up(row, upto, names, self.bound)
+            return blown_up(row, upto, names, self.bound)
         return _too_fast(self.where, self.when, names)
 
 
@@ -223,7 +223,8 @@ def _too_fast(row: Floats, when: float, names: Sequence[str]) -> str:
     )
 
 
-def _blown_up(row: Floats, when: float, names: Sequence[str], bound: Floats) -> str:
+def blown_up(row: Floats, when: float, names: Sequence[str], bound: Floats) -> str:
+    """Which state left its bounds, and when."""
     worst = int(np.argmax(np.where(np.isnan(row), np.inf, np.abs(row) / bound)))
     return f"{names[worst]} blew up at t = {when:.6g}: it left the bounds ±{bound[worst]:.3g}"
 
@@ -362,8 +363,7 @@ def _right_hand_side(model: Equations, signal: Signal | None, longest: float | N
     """
     rhs, d, rates = model.rhs, len(model.states), bool(model.rates)
     if longest is not None and not model.formulation.discrete and model.switches is not None:
-        clock = model.inputs.index(TIME) if TIME in model.inputs else None
-        return SwitchedMotion(model.switches, model.order, d, d + len(model.rates), clock, signal, longest)
+        return SwitchedMotion(model.switches, signal, longest)
     if model.order == 1:
         if signal is None:
             return lambda s, x: rhs(s, x.tolist())

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from cindy._arrays import Floats
-from cindy.basis import COMPARISONS, Expression, Factor, Term, compile_rhs
+from cindy.basis import COMPARISONS, TIME, Expression, Factor, Term, compile_rhs
 
 Compiled = Callable[[float, Any, Any], list[float]]
 Signal = Callable[[float], Sequence[float]]
@@ -61,11 +61,12 @@ class Switches:
 
     rhs: (t, x, u + modes) → the right-hand sides; surfaces: likewise → g of every mode
     slopes: likewise → ∂g/∂x and then ∂g/∂u of every mode, flat
-    count: of the modes; width: number of slopes for each
+    count: of the modes; variables: those of the terms, the first `given` of which are in x
     """
 
     count: int
-    width: int
+    variables: tuple[str, ...]
+    given: int
     rhs: Compiled
     surfaces: Compiled
     slopes: Compiled
@@ -89,7 +90,7 @@ class Switches:
 
         slopes = [g.derivative(name) for g in surfaces for name in variables]
         rhs = compile_rhs(smooth, coef[used], names, given)
-        return cls(len(surfaces), len(variables), rhs, compiled(list(surfaces)), compiled(slopes))
+        return cls(len(surfaces), variables, given, rhs, compiled(list(surfaces)), compiled(slopes))
 
 
 def _mode(k: int) -> str:
@@ -166,17 +167,12 @@ def _difference(a: Expression, b: Expression) -> Expression:
 class SwitchedMotion:
     """The equations in the present modes as y' = f(t, y), and the conditions for a mode to change.
 
-    order, states: of the equations; signal: the inputs; given: how many values of y terms may depend on
-    time: the place of the time among the inputs, or None
+    signal: the inputs
     longest: step of the integrator, by `longest_step` of the whole solution
     modes: s of every switch, ±1; sliding: the switches along whose surfaces the solution slides
     """
 
     switches: Switches
-    order: int
-    states: int
-    given: int
-    time: int | None
     signal: Signal | None
     longest: float
     modes: list[float] = field(default_factory=list)
@@ -184,11 +180,17 @@ class SwitchedMotion:
     _last: float = -np.inf
     _idle: int = 0
 
+    @property
+    def given(self) -> int:
+        """How many values of y terms may depend on."""
+        return self.switches.given
+
     def value(self, s: float, y: Floats, modes: list[float]) -> Floats:
         """f for these modes."""
         values: list[float] = y.tolist()
         right = self.switches.rhs(s, values[: self.given], self._inputs(s) + modes)
-        return np.array(right if self.order == 1 else values[self.states :] + right)
+        # In x'' = F the rates, which are the derivatives of the positions, follow these in y.
+        return np.array(values[len(right) :] + right)
 
     def surfaces(self, s: float, y: Floats) -> Floats:
         values: list[float] = y.tolist()[: self.given]
@@ -198,15 +200,16 @@ class SwitchedMotion:
         """∂g/∂y, (switches, given), and ∂g/∂t with the inputs as they move, (switches,)."""
         values: list[float] = y.tolist()[: self.given]
         flat = self.switches.slopes(s, values, self._inputs(s) + self.modes)
-        table = np.array(flat).reshape(self.switches.count, self.switches.width)
+        table = np.array(flat).reshape(self.switches.count, -1)
         by_inputs = table[:, self.given :]
         moving = np.zeros(self.switches.count)
         if by_inputs.any():
             # Inputs may be any function of time, so that their rates are taken by differences.
             step = 1e-6 * max(abs(s), 1.0)
             rate = list((np.array(self._inputs(s + step)) - np.array(self._inputs(s))) / step)
-            if self.time is not None:
-                rate.insert(self.time, 1.0)
+            inputs = self.switches.variables[self.given :]
+            if TIME in inputs:
+                rate.insert(inputs.index(TIME), 1.0)
             moving = by_inputs @ np.array(rate)
         return table[:, : self.given], moving
 
