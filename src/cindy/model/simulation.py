@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -259,15 +259,12 @@ def simulate(
     # Times must be finite and increase, which the constructor of a trajectory checks.
     times = Trajectory(times, np.zeros(np.shape(times))).t
     hold = as_hold(hold, "simulate: `hold`")
+    own = times
     if u_t is not None:
-        all_times, inputs = _with_own_times(times, u, u_t, hold)
-        solved = simulate(model, x0, all_times, inputs, hold=hold, v0=v0, run=run, limits=limits, path=path)
-        wanted = np.isin(solved.t, times)
-        u = None if solved.u is None else solved.u[wanted]
-        return replace(solved, t=solved.t[wanted], x=solved.x[wanted], u=u)
+        own, u = _measured(times, u, u_t, hold)
     start = _start(model, x0, v0)
-    u = without_time(model, u, times)
-    signal = all_inputs(model, u, times, run, hold)
+    u = without_time(model, u, own)
+    signal = all_inputs(model, u, own, run, hold)
     # A model written by hand does not know the size of its states; the start is the only hint.
     largest = float(np.max(np.abs(start))) or 1.0
     scale = np.where(model.scale > 0, model.scale, largest)
@@ -277,28 +274,33 @@ def simulate(
         scale = np.concatenate([scale, np.full(d, max(largest, float(np.max(scale))))])
     scale = np.maximum(scale, np.abs(start))
     solve = partial(path or (_iterates if model.formulation.discrete else flow), names=names, limits=limits)
-    rows, stopped = start[None], None
-    for first, last, held in _smooth_stretches(model, u, times, run, hold, signal):
+    rows, state, stopped = [start[None]], start, None
+    # Step 1.
+    jumps = () if model.formulation.discrete else _jumps(u, own, hold)
+    edges = np.unique([times[0], *(s for s in jumps if times[0] < s < times[-1]), times[-1]])
+    for begin, end in itertools.pairwise(edges.tolist()):
+        held = signal if signal is None or len(edges) == 2 else _constant(signal(begin))
         rhs = _right_hand_side(model, held, longest_step(times) if path is None else None)
+        inside = times[(times > begin) & (times <= end)]
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            more, stopped = solve(rhs, rows[-1], times[first : last + 1], scale=scale)
-        rows = np.concatenate([rows, more[1:]])
+            span = np.union1d([begin, end], inside)
+            more, stopped = solve(rhs, state, span, scale=scale)
+        rows.append(more[1:][np.isin(span[1 : len(more)], inside)])
+        state = more[-1]
         if stopped is not None:
             break
-    times = times[: len(rows)]
+    x = np.concatenate(rows)[:, :d]
+    times = times[: len(x)]
     values = None if signal is None else [signal(s) for s in times]
     given = tuple(name for name in model.inputs if name != TIME) or None
-    return Trajectory(times, rows[:, :d], model.states, u=values, inputs=given, hold=hold, stopped=stopped)
+    return Trajectory(times, x, model.states, u=values, inputs=given, hold=hold, stopped=stopped)
 
 
-def _with_own_times(
+def _measured(
     t: Floats, u: Callable[[float], ArrayLike] | ArrayLike | None, u_t: ArrayLike, hold: Hold
-) -> tuple[Floats, Callable[[float], ArrayLike] | Floats]:
-    """The times of a solution whose inputs were sampled at other times, and the inputs there.
-
-    Inputs jump or bend at their samples, which therefore become times of the solution as well.
-    """
+) -> tuple[Floats, Floats]:
+    """The times at which inputs were measured that have times of their own, and the inputs there."""
     if u is None or callable(u):
         raise DataError("simulate: `u_t` gives the times of sampled inputs, so `u` must hold their values.")
     given = Trajectory(u_t, np.asarray(u))
@@ -307,31 +309,23 @@ def _with_own_times(
     if not len(own) or t[0] < own[0] or (t[-1] > own[-1] and hold != "zero"):
         span = f"known for t = {own[0]:g} … {own[-1]:g}" if len(own) else "missing at every sample"
         raise DataError(f"simulate: the inputs are {span}, but the times are {t[0]:g} … {t[-1]:g}.")
-    all_times, own = with_turns(t, own, values, hold)
-    signal = Held(own, values, hold)
-    return (t, signal) if hold == "band" else (all_times, signal.at(all_times))
+    return with_turns(t, own, values, hold)[1], values
 
 
-def _smooth_stretches(
-    model: Equations,
-    u: Callable[[float], ArrayLike] | ArrayLike | None,
-    t: Floats,
-    run: str | None,
-    hold: Hold,
-    signal: Signal | None,
-) -> Iterator[tuple[int, int, Signal | None]]:
-    """First and last sample of the stretches over which inputs are smooth, and the inputs there (step 1).
+def _jumps(u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats, hold: Hold) -> Floats:
+    """The times at which held inputs jump.
 
     An integrator that starts anew after each jump of the inputs keeps its order. One that steps across does
     not, and may miss a short pulse.
     """
-    if hold != "zero" or u is None or callable(u) or model.formulation.discrete or len(t) < 2:
-        yield 0, len(t) - 1, signal
-        return
+    if hold != "zero" or u is None or callable(u):
+        return np.zeros(0)
     rows = np.asarray(u, dtype=np.float64).reshape(len(t), -1)
-    jumps = np.flatnonzero((np.diff(rows, axis=0) != 0).any(axis=1)) + 1
-    for first, last in itertools.pairwise(np.unique([0, *jumps, len(t) - 1]).tolist()):
-        yield first, last, all_inputs(model, Held(t[:1], rows[first : first + 1], hold), t, run, hold)
+    return np.asarray(t[1:][(np.diff(rows, axis=0) != 0).any(axis=1)])
+
+
+def _constant(values: Sequence[float]) -> Signal:
+    return lambda s: values
 
 
 def _start(model: Equations, x0: ArrayLike | Mapping[str, float], v0: ArrayLike | None) -> Floats:
