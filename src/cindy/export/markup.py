@@ -407,31 +407,6 @@ def summand(value: float, error: float, what: Term, *, first: bool, dots: bool =
     return f"<math>{lead}{number(format_value(abs(value), error))}{after}</math>"
 
 
-def left_side(
-    state: str, order: int, *, discrete: bool = False, partial: bool = False, dotted: bool = True
-) -> str:
-    """The left-hand side of a state's equation, as a whole `math` element: ẋ, ẍ, dS/dt, x[k+1] or u_t.
-
-    dotted: a name of one letter has a dot above it; otherwise it has dS/dt, as longer names do
-    """
-    head, index = _parts(state)
-    whole = _lowered(head, index)
-    if partial:
-        inside = _derivative(whole, "t" * order)
-    elif discrete:
-        inside = (
-            whole + '<mo stretchy="false">[</mo><mi>k</mi><mo>+</mo><mn>1</mn><mo stretchy="false">]</mo>'
-        )
-    elif dotted and _one_letter(state):
-        inside = _lowered(_dotted(head, "˙" if order == 1 else "¨"), index)
-    else:
-        d, t = (f"<mi>{x}</mi>" if order == 1 else f"<msup><mi>{x}</mi><mn>2</mn></msup>" for x in "dt")
-        # Without a space the derivative of an angle would read "dangle".
-        space = "" if _one_letter(state) else _MATHML.thin
-        inside = _MATHML.fraction.format(d + space + whole, "<mi>d</mi>" + t)
-    return f"<math>{inside}<mo>=</mo></math>"
-
-
 def differential(
     state: str, order: int, drift: Sequence[str], variance: Sequence[tuple[float, float, Term]]
 ) -> tuple[str, list[str]]:
@@ -459,9 +434,28 @@ def differential(
 def left_sides(
     states: Sequence[str], order: int, *, discrete: bool = False, partial: bool = False
 ) -> list[str]:
-    """The left-hand sides of all states, in one style: dots only where every name has one letter."""
-    dotted = all(_one_letter(state) for state in states)
-    return [left_side(state, order, discrete=discrete, partial=partial, dotted=dotted) for state in states]
+    """The left-hand sides of all equations as whole `math` elements: ẋ, ẍ, dS/dt, x[k+1] or u_t.
+
+    They have one style: dots only where every name has one letter.
+    """
+    dotted, sides = all(map(_one_letter, states)), []
+    for state in states:
+        head, index = _parts(state)
+        whole = _lowered(head, index)
+        if partial:
+            inside = _derivative(whole, "t" * order)
+        elif discrete:
+            marks = [f'<mo stretchy="false">{mark}</mo>' for mark in "[]"]
+            inside = f"{whole}{marks[0]}<mi>k</mi><mo>+</mo><mn>1</mn>{marks[1]}"
+        elif dotted:
+            inside = _lowered(_dotted(head, "˙" if order == 1 else "¨"), index)
+        else:
+            d, t = (f"<mi>{x}</mi>" if order == 1 else f"<msup><mi>{x}</mi><mn>2</mn></msup>" for x in "dt")
+            # Without a space the derivative of an angle would read "dangle".
+            space = "" if _one_letter(state) else _MATHML.thin
+            inside = _MATHML.fraction.format(d + space + whole, "<mi>d</mi>" + t)
+        sides.append(f"<math>{inside}<mo>=</mo></math>")
+    return sides
 
 
 def _one_letter(state: str) -> bool:
