@@ -11,9 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from cindy._check import floats
 from cindy.basis import TIME, Language, Plan, Term, factor_code, statements, term_name, term_variables
 from cindy.errors import DataError
 from cindy.export.sides import RightHandSides
@@ -219,11 +217,11 @@ def _julia_function(
     return "\n".join([head, *(f"    {line}" for line in body), "    return nothing", "end"])
 
 
-def to_modelica(equations: RightHandSides, *, name: str = "Cindy", initial: ArrayLike | None = None) -> str:
+def to_modelica(equations: RightHandSides, *, name: str = "Cindy", x0: Sequence[float] | None = None) -> str:
     """A Modelica model whose coefficients and parameters are `parameter Real` and whose inputs are `input`.
 
     name: of the model
-    initial: (states,) values to start from, positions and rates for order 2; zero if not given
+    x0: values to start from, positions and then rates for order 2; zero if not given
     """
     if equations.discrete:
         raise DataError("to_modelica: a map has no derivatives. Use to_python, to_c, to_casadi or to_julia.")
@@ -241,7 +239,7 @@ def to_modelica(equations: RightHandSides, *, name: str = "Cindy", initial: Arra
     for number in (*numbers, *inside):
         head = number.name if number.place else known[number.name]
         lines.append(f'  parameter Real {head} = {number.value!r} "{_comment(number.meaning)}";')
-    for state, value in zip(states, start_values(equations, initial, "to_modelica"), strict=True):
+    for state, value in zip(states, x0 or [0.0] * len(states), strict=True):
         lines.append(f'  Real {known[state]}(start = {value!r}, fixed = true) "{_comment(state)}";')
     lines += [f'  input Real {known[driver]} "{_comment(driver)}";' for driver in equations.inputs]
     lines.append("equation")
@@ -251,18 +249,6 @@ def to_modelica(equations: RightHandSides, *, name: str = "Cindy", initial: Arra
     lines += [f"  der({known[state]}) = {side};" for state, side in zip(states, sides, strict=True)]
     lines.append(f"end {name};")
     return "\n".join(lines) + "\n"
-
-
-def start_values(equations: RightHandSides, initial: ArrayLike | None, where: str) -> list[float]:
-    """(order · states,) values to start from; zero where none is given."""
-    d = len(equations.states)
-    if initial is None:
-        return [0.0] * (equations.order * d)
-    values: list[float] = floats(initial, f"{where}: x0", ndim=1).tolist()
-    if len(values) not in (d, equations.order * d):
-        expected = f"{d}" + f" or {2 * d}" * (equations.order == 2)
-        raise DataError(f"{where}: x0 must hold {expected} values, but holds {len(values)}.")
-    return values + [0.0] * (equations.order * d - len(values))
 
 
 def _side(

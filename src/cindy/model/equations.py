@@ -302,7 +302,7 @@ class Equations:
         x0: values to start from, as for `simulate`; zero if not given
         """
         text(name, "to_modelica: `name`")
-        return str(self._export("to_modelica", name=name, initial=self._start(x0, "to_modelica")))
+        return str(self._export("to_modelica", name=name, x0=x0))
 
     def to_casadi(self) -> Any:
         """A casadi.Function of states, inputs and time that gives xdot, for optimal control (extra: control).
@@ -325,7 +325,7 @@ class Equations:
         x0: values to start from, as for `simulate`; zero if not given
         """
         file = file_path(path, "to_fmu: `path`")
-        written: pathlib.Path = self._export("to_fmu", path=file, initial=self._start(x0, "to_fmu"))
+        written: pathlib.Path = self._export("to_fmu", path=file, x0=x0)
         return written
 
     def to_sbml(self, x0: ArrayLike | Mapping[str, float] | None = None) -> str:
@@ -335,15 +335,7 @@ class Equations:
 
         x0: (states,) concentrations to start from
         """
-        return str(self._export("to_sbml", initial=self._start(x0, "to_sbml")))
-
-    def _start(self, x0: Any, where: str) -> Any:
-        """The start of a solution in the order of the states, followed by the rates if these are given."""
-        if x0 is None:
-            return None
-        rates = tuple(f"{state}'" for state in self.states) if self.order == 2 else ()
-        whole = rates and isinstance(x0, Mapping) and len(x0) > len(self.states)
-        return in_order(x0, self.states + (rates if whole else ()), f"{where}: x0")
+        return str(self._export("to_sbml", x0=x0))
 
     def _export(self, form: str, *, errors: bool = False, parameters: bool = True, **options: Any) -> Any:
         """What an exporter makes of the equations.
@@ -352,6 +344,8 @@ class Equations:
         """
         from cindy import export
 
+        if options.get("x0") is not None:
+            options["x0"] = start_of(self, options["x0"], None, form).tolist()
         kicks, order = self.diffusion, self.order
         variance = None if kicks is None else export.RightHandSides(
             kicks.basis.terms(kicks.variables), kicks.coef, self.states,
@@ -391,6 +385,26 @@ class Equations:
             {"coef": (axes, self.coef), "error": (axes, self.coef_error)},
             coords={"term": list(self.terms), "state": list(self.states)},
         )
+
+
+def start_of(model: Equations, x0: Any, v0: Any, where: str) -> Floats:
+    """The state to start from: positions, and velocities after them for order 2, at rest if not given."""
+    d, names = len(model.states), model.states
+    if isinstance(x0, Mapping) and len(x0) == 2 * d and model.order == 2:
+        names += tuple(f"{name}'" for name in names)
+    start = floats(in_order(x0, names, f"{where}: x0"), f"{where}: x0", ndim=1)
+    if model.order == 2 and len(start) == d:
+        rest = np.zeros(d) if v0 is None else in_order(v0, model.states, f"{where}: v0")
+        start = np.concatenate([start, floats(rest, f"{where}: v0", ndim=1)])
+    elif v0 is not None:
+        why = "x0 holds velocities already" if model.order == 2 else "the equations are of first order"
+        raise DataError(f"{where}: `v0` must be left out: {why}.")
+    if len(start) != model.order * d:
+        expected = f"{d} values ({', '.join(model.states)})"
+        expected += f", with as many in v0, or {2 * d}" * (model.order == 2)
+        hint = f" {', '.join(model.hidden)}: `smooth` estimates it from data." if model.hidden else ""
+        raise DataError(f"{where}: x0 must have {expected}, but there are {len(start)} in all.{hint}")
+    return start
 
 
 def in_order(values: Any, names: Sequence[str], where: str) -> ArrayLike:

@@ -29,7 +29,7 @@ from cindy._check import counted, floats, integer, numbers, positive
 from cindy.basis import TIME, is_run
 from cindy.data import Held, Hold, Trajectory, as_hold, with_turns
 from cindy.errors import CindyError, DataError
-from cindy.model.equations import Equations, in_order
+from cindy.model.equations import Equations, start_of
 from cindy.model.matching import unmeasured
 from cindy.model.switching import Signal, SwitchedMotion, first_switch, longest_step
 
@@ -262,7 +262,7 @@ def simulate(
     own = times
     if u_t is not None:
         own, u = _measured(times, u, u_t, hold)
-    start = _start(model, x0, v0)
+    start = start_of(model, x0, v0, "simulate")
     u = without_time(model, u, own)
     signal = all_inputs(model, u, own, run, hold)
     # A model written by hand does not know the size of its states; the start is the only hint.
@@ -326,28 +326,6 @@ def _jumps(u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats, hold: 
 
 def _constant(values: Sequence[float]) -> Signal:
     return lambda s: values
-
-
-def _start(model: Equations, x0: ArrayLike | Mapping[str, float], v0: ArrayLike | None) -> Floats:
-    """The state to start from: positions, and velocities after them for order 2."""
-    d = len(model.states)
-    names = model.states
-    if isinstance(x0, Mapping) and len(x0) == 2 * d and model.order == 2:
-        names += tuple(f"{name}'" for name in names)
-    start = floats(in_order(x0, names, "simulate: x0"), "simulate: x0", ndim=1)
-    if model.order == 2 and len(start) == d:
-        rest = np.zeros(d) if v0 is None else in_order(v0, model.states, "simulate: v0")
-        start = np.concatenate([start, floats(rest, "simulate: v0", ndim=1)])
-    elif v0 is not None:
-        why = "x0 holds velocities already" if model.order == 2 else "the equations are of first order"
-        raise DataError(f"simulate: `v0` must be left out: {why}.")
-    if len(start) != model.order * d:
-        expected = f"{d} values ({', '.join(model.states)})" + (
-            f", with as many in v0, or {2 * d}" * (model.order == 2)
-        )
-        hint = f" {', '.join(model.hidden)}: `smooth` estimates it from data." if model.hidden else ""
-        raise DataError(f"simulate: x0 must have {expected}, but there are {len(start)} in all.{hint}")
-    return start
 
 
 def _right_hand_side(model: Equations, signal: Signal | None, longest: float | None) -> RightHandSide:
