@@ -240,23 +240,6 @@ def test_a_python_function_with_a_coefficient_has_no_source():
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"coef": np.ones((2, 3))},
-        {"coef": np.full((10, 3), np.nan)},
-        {"states": ("x", "x", "z")},
-        {"errors": np.ones((10, 2))},
-        {"order": 3},
-    ],
-    ids=lambda change: next(iter(change)),
-)
-def test_what_does_not_fit_is_refused(change):
-    given = {"terms": TERMS, "coef": lorenz(), "states": VARIABLES, **change}
-    with pytest.raises(DataError):
-        sides(**given)
-
-
-@pytest.mark.parametrize(
     ("value", "error", "text"),
     [
         (28.0, 0.02, "28.00(2)"),

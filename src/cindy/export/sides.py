@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from cindy._arrays import Floats
-from cindy._check import floats, unique_names
 from cindy.basis import (
     COMPARISONS,
     TIME,
@@ -34,7 +33,7 @@ from cindy.errors import DataError, require
 
 @dataclass(frozen=True, eq=False)
 class RightHandSides:
-    """Terms with coefficients (terms, states), checked.
+    """Terms with coefficients (terms, states), as a model has checked them.
 
     inputs: the measured inputs; one called t is the time, which is none, and says that terms may hold it
     errors: (terms, states), standard errors for exporters that write them; None: none are written
@@ -58,20 +57,10 @@ class RightHandSides:
     timed: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        coef, d = floats(self.coef, "export: coef", ndim=2), len(self.states)
-        names = unique_names((*self.states, *self.inputs), "export: states and inputs")
-        shape = (len(self.terms), d)
-        if coef.shape != shape:
-            raise DataError(f"export: coef must have shape {shape}, terms by states, but has {coef.shape}.")
-        if self.errors is not None and np.shape(self.errors) != coef.shape:
-            raise DataError(f"export: errors must have shape {coef.shape}, but have {np.shape(self.errors)}.")
-        if self.order not in (1, 2):
-            raise DataError(f"export: order must be 1 or 2, but is {self.order!r}.")
         # Whoever solves the equations knows the time, so that it is not an input.
-        inputs = tuple(name for name in names[d:] if name != TIME)
-        values = {"terms": tuple(self.terms), "coef": coef, "states": names[:d], "inputs": inputs}
-        for name, value in (values | {"timed": len(inputs) < len(self.inputs)}).items():
-            object.__setattr__(self, name, value)
+        inputs = tuple(name for name in self.inputs if name != TIME)
+        object.__setattr__(self, "timed", len(inputs) < len(self.inputs))
+        object.__setattr__(self, "inputs", inputs)
 
     @property
     def remark(self) -> str:
