@@ -12,7 +12,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cindy._arrays import Floats, Ints
+from cindy._arrays import Floats
 from cindy._check import flag, floats, instance, integer, numbers, unique_names
 from cindy._files import json_number, json_value, write_text
 from cindy.basis import Basis
@@ -333,14 +333,14 @@ class Model(Equations):
         integer(n, "sample: `n`", least=1, most=10_000_000)
         integer(seed, "sample: `seed`", least=0)
         random = np.random.default_rng(seed)
-        others = self.near.models[1:]
+        models = (self, *self.near.models[1:])
         # The model itself has Δ = 0.
         above = np.array([0.0, *self.near.scores[1:]])
         # Akaike weights: the criterion is −2 log-likelihood plus a price per term, so that exp(−Δ/2) is a
         # relative probability.
         weights = np.exp(-0.5 * above) / np.sum(np.exp(-0.5 * above))
         chosen = random.choice(len(weights), size=n, p=weights)
-        return [_drawn(self, random) if k == 0 else _drawn_near(self, others[k - 1], random) for k in chosen]
+        return [_drawn(self, models[k], random) for k in chosen]
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as JSON, whole or not at all; `cindy.load` reads it back."""
@@ -374,44 +374,33 @@ class Model(Equations):
         }
 
 
-def _drawn(model: Model, random: np.random.Generator) -> Model:
-    """The model with coefficients and parameters drawn from their covariance, or else from their errors."""
-    places, names = np.flatnonzero(model.coef), list(model.parameters)
-    draw = np.concatenate([model.coef.ravel()[places], [model.parameters[name].value for name in names]])
-    covariance = model.covariance
-    if covariance is None:
-        errors = [*model.coef_error.ravel()[places], *(model.parameters[name].error for name in names)]
-        if not np.all(np.isfinite(errors)):
+def _drawn(model: Model, like: Model, random: np.random.Generator) -> Model:
+    """`model` with the terms of itself or of a near model, and numbers drawn for these.
+
+    Its own coefficients and parameters are drawn from their covariance, or else from their errors. Of a near
+    model coefficients alone are drawn, correlated as the white rows say.
+    """
+    places = np.flatnonzero(like.coef)
+    given = list(like.parameters.values())
+    draw = np.concatenate([like.coef.ravel()[places], [estimate.value for estimate in given]])
+    error = np.concatenate([like.coef_error.ravel()[places], [estimate.error for estimate in given]])
+    if like is model:
+        if model.covariance is None and not np.all(np.isfinite(error)):
             raise DataError("sample: the model has no standard errors to draw from. Identify it from data.")
-        covariance = np.diag(np.square(errors))
-    values, vectors = np.linalg.eigh(covariance)
-    draw = draw + vectors @ (np.sqrt(np.maximum(values, 0.0)) * random.standard_normal(len(draw)))
-    return _with_numbers(model, model, places, draw, names)
-
-
-def _drawn_near(model: Model, other: Model, random: np.random.Generator) -> Model:
-    """A near model with coefficients drawn from its standard errors, correlated as the white rows say."""
-    places = np.flatnonzero(other.coef)
-    coef, error = other.coef.ravel()[places], other.coef_error.ravel()[places]
-    root = None if model.fitted is None else model.fitted.correlations(places)
-    if not model.constraints and np.all(np.isfinite(error)):
+        covariance = np.diag(np.square(error)) if model.covariance is None else model.covariance
+        values, vectors = np.linalg.eigh(covariance)
+        draw = draw + vectors @ (np.sqrt(np.maximum(values, 0.0)) * random.standard_normal(len(draw)))
+    elif not model.constraints and np.all(np.isfinite(error[: len(places)])):
         normal = random.standard_normal(len(places))
-        coef = coef + error * (normal if root is None else root @ normal)
-    names = list(other.parameters)
-    values = np.array([other.parameters[name].value for name in names])
-    return _with_numbers(model, other, places, np.concatenate([coef, values]), names)
-
-
-def _with_numbers(model: Model, like: Model, places: Ints, numbers: Floats, names: list[str]) -> Model:
-    """`model` with the terms of `like` and these coefficients and parameters, as a model given by hand."""
+        root = None if model.fitted is None else model.fitted.correlations(places)
+        draw[: len(places)] += error[: len(places)] * (normal if root is None else root @ normal)
     coef = np.zeros(like.coef.size)
-    coef[places] = numbers[: len(places)]
-    values = dict(zip(names, numbers[len(places) :].tolist(), strict=True))
-    basis = like.basis.at(values) if values else like.basis
-    parameters = {name: Estimate(value, np.nan) for name, value in values.items()}
-    return replace(
-        model.with_coef(coef.reshape(like.coef.shape)), basis=basis, parameters=parameters, findings=()
-    )
+    coef[places] = draw[: len(places)]
+    numbers = dict(zip(like.parameters, draw[len(places) :].tolist(), strict=True))
+    basis = like.basis.at(numbers) if numbers else like.basis
+    parameters = {name: Estimate(value, np.nan) for name, value in numbers.items()}
+    changed = model.with_coef(coef.reshape(like.coef.shape))
+    return replace(changed, basis=basis, parameters=parameters, findings=())
 
 
 def _shaped(values: ArrayLike | None, name: str, shape: tuple[int, ...], *, allow_nan: bool = True) -> Floats:
