@@ -27,7 +27,7 @@ from cindy.model.model_file import load
 from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, fine_curve, solutions
 from cindy.model.spectral import Spectral, Summand, spectral_solution
-from cindy.model.story import definitions, determination, difference, equation_labels, facts, named_term
+from cindy.model.story import definitions, determination, difference, equation_labels, facts
 
 __all__ = [
     "Comparison",
@@ -63,7 +63,6 @@ __all__ = [
     "load",
     "matched",
     "matched_fields",
-    "named_term",
     "outside_domain",
     "residuals",
     "run_names",
