@@ -46,7 +46,9 @@ def to_fmu(equations: RightHandSides, path: str | Path, *, x0: Sequence[float] |
     if equations.discrete:
         raise DataError("to_fmu: a map has no derivatives. Use to_python, to_c, to_casadi or to_julia.")
     target = Path(path)
-    variables = _variables(equations, x0 or [0.0] * len(equations.first_order_states))
+    states, (numbers, inside) = equations.first_order_states, coefficients(equations)
+    start = x0 or [0.0] * len(states)
+    variables = _Variables(states, equations.inputs, (*numbers, *inside), tuple(start))
     body = _model_source(equations, variables)
     # The identifier depends on the model alone, so that the same model gives the same file.
     guid = "{" + str(uuid.uuid5(uuid.NAMESPACE_OID, body)) + "}"
@@ -85,11 +87,6 @@ class _Variables:
         """The value of every variable at the start; derivatives are computed."""
         zeros = [0.0] * (len(self.states) + len(self.inputs))
         return [*self.start, *zeros, *(number.value for number in self.numbers)]
-
-
-def _variables(equations: RightHandSides, start: Sequence[float]) -> _Variables:
-    numbers, inside = coefficients(equations)
-    return _Variables(equations.first_order_states, equations.inputs, (*numbers, *inside), tuple(start))
 
 
 def _model_source(equations: RightHandSides, variables: _Variables) -> str:

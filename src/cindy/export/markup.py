@@ -57,6 +57,11 @@ class _Notation:
         """A product of factors; empty for the constant."""
         return (self.thin if between is None else between).join(self._factor(factor) for factor in term)
 
+    def summand(self, value: float, error: float, term: Term) -> str:
+        """A number and a product of factors, with its sign if that is negative."""
+        size = self.number(format_value(abs(value), error))
+        return (self.minus if value < 0 else "") + self.thin.join(filter(None, [size, self.product(term)]))
+
     def _factor(self, factor: Factor) -> str:
         if factor.kind in ("sin", "cos"):
             argument = self.name(factor.variables[0])
@@ -231,7 +236,8 @@ def to_latex(equations: RightHandSides) -> str:
             left = rf"\partial_{{{'t' * equations.order}}} {head}{index}"
         else:
             left = rf"\{'d' * equations.order}ot{{{head}}}{index}"
-        sides = _latex_summands(equations, j, symbols=bool(parameters))
+        shown = with_symbols if parameters else tuple
+        sides = [_LATEX.summand(v, error, shown(term)) for v, error, term in equations.summands(j)]
         right = _LATEX.sum(sides) if sides else "0"
         if equations.kicks is not None:
             moving = head if equations.order == 1 else rf"\dot{{{head}}}"
@@ -257,21 +263,7 @@ def _kick(notation: _Notation, variance: Sequence[tuple[float, float, Term]]) ->
         value, error, _ = variance[0]
         # The error of a root by the first derivative: d√v = dv / 2√v.
         return notation.number(format_value(math.sqrt(value), error / (2 * math.sqrt(value))))
-    parts = []
-    for value, error, term in variance:
-        size = notation.number(format_value(abs(value), error))
-        factors = notation.thin.join(filter(None, [size, notation.product(term)]))
-        parts.append((notation.minus if value < 0 else "") + factors)
-    return notation.root.format(notation.sum(parts))
-
-
-def _latex_summands(equations: RightHandSides, equation: int, *, symbols: bool) -> list[str]:
-    sides = []
-    for value, error, term in equations.summands(equation):
-        size = _LATEX.number(format_value(abs(value), error))
-        factors = _LATEX.product(with_symbols(term) if symbols else term)
-        sides.append("-" * (value < 0) + _LATEX.thin.join(filter(None, [size, factors])))
-    return sides
+    return notation.root.format(notation.sum([notation.summand(*each) for each in variance]))
 
 
 # MathML
