@@ -42,7 +42,7 @@ from cindy.report import figures
 from cindy.report.explorer import explorer, near_models, terms_as_code
 from cindy.report.figures import minus, percent, power
 
-__all__ = ["certificate", "common", "contents", "sentences"]
+__all__ = ["certificate", "common", "contents", "noise_row", "sentences"]
 
 _PACKAGES = ("cindy", "numpy", "scipy", "highspy", "plotly")
 _DENSE = 24
@@ -388,17 +388,25 @@ def _certificate(model: Model, diagnostics: Diagnostics) -> Iterator[str | Marku
 
 def _noise(model: Model, data: Sequence[Trajectory], diagnostics: Diagnostics) -> Iterator[dict[str, str]]:
     """The rows of the table of noise."""
-    for j, spread in enumerate(_spread(data)):
-        noise = diagnostics.noise[j]
-        hidden = model.states[j] in model.hidden
-        known = np.isfinite(noise) and not hidden
-        yield {
-            "state": pretty(model.states[j]),
-            "noise": "not measured" if hidden else power(noise) if known else "unknown",
-            "share": percent(noise / spread) if known and spread > 0 else "",
-            "residual": "" if hidden else power(float(diagnostics.rms[j])),
-            "error": power(float(model.model_error[j])) if np.isfinite(model.model_error[j]) else "",
-        }
+    for j, (state, spread) in enumerate(zip(model.states, _spread(data), strict=True)):
+        if state in model.hidden:
+            row = noise_row(state, np.nan, spread, np.nan) | {"noise": "not measured"}
+        else:
+            row = noise_row(state, diagnostics.noise[j], spread, diagnostics.rms[j])
+        error = float(model.model_error[j])
+        yield row | {"error": power(error) if np.isfinite(error) else ""}
+
+
+def noise_row(state: str, noise: float, spread: float, residual: float) -> dict[str, str]:
+    """A row of the table of noise; NaN where a number is unknown."""
+    known = np.isfinite(noise)
+    return {
+        "state": pretty(state),
+        "noise": power(float(noise)) if known else "unknown",
+        "share": percent(noise / spread) if known and spread > 0 else "",
+        "residual": power(float(residual)) if np.isfinite(residual) else "",
+        "error": "",
+    }
 
 
 def _spread(data: Sequence[Trajectory]) -> Any:
