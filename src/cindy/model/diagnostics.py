@@ -135,11 +135,6 @@ class Diagnostics:
     beyond: Floats
     findings: tuple[Finding, ...]
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """The sentences of the findings."""
-        return tuple(finding.message for finding in self.findings)
-
 
 def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
     """All diagnostics of a model on data.
