@@ -82,7 +82,7 @@ def flow(
     rows = _at_once(rhs, start, t, scale, limits)
     if rows is not None and np.all(np.abs(rows) <= limits.growth * scale):
         return rows, None
-    if len(t) == 2:
+    if len(t) <= 2:
         return _step_by_step(rhs, start, t, names, scale, limits)
     # Step 3.
     limits, middle = replace(limits, steps=max(1, limits.steps // 2)), len(t) // 2
