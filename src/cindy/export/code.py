@@ -102,12 +102,19 @@ def _c_function(head: str, equations: RightHandSides, place: str, after: Sequenc
     """A function of C; place: the pattern of its outputs; after: statements after theirs."""
     unused = [f"(void){name};" for name in "txu" if name == "t" or f"*{name}" in head]
     outputs = [place.format(j) for j in range(len(equations.states))]
-    lines = [" ".join(unused), *_body(equations, C, outputs, "const double s{} = {}; /* {} */"), *after]
+    load = "const double s{} = {}; /* {} */"
+    lines = [*_body(equations, C, outputs, load, [" ".join(unused)]), *after]
     return [f"void {head}", "{", *(f"    {line}" for line in lines), "}"]
 
 
-def _body(equations: RightHandSides, language: Language, outputs: Sequence[str], load: str) -> list[str]:
-    """Lines that load the used variables, and then those that compute the outputs."""
+def _body(
+    equations: RightHandSides,
+    language: Language,
+    outputs: Sequence[str],
+    load: str,
+    between: Sequence[str] = (),
+) -> list[str]:
+    """Lines that load the used variables, those `between`, and then lines that compute the outputs."""
     terms, coef = equations.used
     used = frozenset().union(*map(term_variables, terms))
     places = places_in_arrays(equations)
@@ -118,7 +125,7 @@ def _body(equations: RightHandSides, language: Language, outputs: Sequence[str],
     ]
     names = [f"s{k}" for k in range(len(places))]
     plan = Plan.of(terms, equations.variables)
-    return loads + statements(plan, coef, language, names, outputs)
+    return [*loads, *between, *statements(plan, coef, language, names, outputs)]
 
 
 def places_in_arrays(equations: RightHandSides) -> list[str]:
