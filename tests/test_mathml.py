@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cindy.basis import Custom, Derivatives, Fourier, Polynomial, Trigonometric
-from cindy.export.markup import differential, left_side, name, number, summand
+from cindy.export.markup import differential, left_sides, name, number, summand
 from cindy.export.markup import term_markup as term
 
 BASES = [
@@ -96,7 +96,10 @@ def test_a_sum_has_its_signs_between_the_summands_and_only_a_minus_in_front():
 
 
 def test_left_sides_are_dotted_letters_fractions_or_the_next_sample():
-    assert "˙" in left_side("x1", 1)
-    assert "¨" in left_side("x", 2)
-    assert "<mfrac>" in left_side("ES", 1)
-    assert words(left_side("x", 1, discrete=True).replace("<math>", "").replace("</math>", "")) == "x[k+1]="
+    assert "˙" in left_sides(["x1"], 1)[0]
+    assert "¨" in left_sides(["x"], 2)[0]
+    assert "<mfrac>" in left_sides(["ES"], 1)[0]
+    assert (
+        words(left_sides(["x"], 1, discrete=True)[0].replace("<math>", "").replace("</math>", ""))
+        == "x[k+1]="
+    )

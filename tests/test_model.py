@@ -18,10 +18,10 @@ from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.findings import Finding
 from cindy.formulation import Differential, Discrete, Integral
-from cindy.model.model import Model, Run
+from cindy.model.model import Model
 from cindy.model.model import Path as ModelPath
 from cindy.model.model_file import load
-from cindy.solver import Step
+from cindy.solver import Run, Step
 from cindy.systems import lorenz, michaelis_menten, spring_masses
 
 STATES = ("x", "y")

@@ -110,6 +110,25 @@ def test_a_solution_that_leaves_the_domain_is_followed_up_to_there():
     assert "has no value" in found.stopped
 
 
+@pytest.mark.parametrize("t", [[0.0], [0.0, 1.0], [0.0, 0.5, 1.0]])
+def test_a_start_out_of_bounds_is_all_there_is(t):
+    assert len(scalar("x", 1.0).simulate([1.0], t, limits=Limits(growth=0.5))) == 1
+
+
+def test_a_solution_with_a_switch_that_blows_up_says_so():
+    growing = Model([[1.0]], Custom({"x |x|": "x*abs(x)"}), ("x",))
+    found = growing.simulate([1.0], np.linspace(0, 2, 101))
+    assert found.t[-1] == pytest.approx(0.98)
+    assert "x blew up at t = 1" in found.stopped
+
+
+def test_a_map_makes_one_step_per_time_whatever_the_clock_of_its_inputs():
+    counting = Model([[0.0], [1.0], [1.0]], Polynomial(1), ("x",), inputs=("u",), formulation=Discrete())
+    u_t = np.arange(0.0, 10.0, 0.25)
+    found = counting.simulate([0.0], np.arange(5.0), np.ones((len(u_t), 1)), u_t=u_t)
+    assert found.x[:, 0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
 def test_a_solution_too_fast_to_follow_is_given_up():
     spinning = Model(np.array([[0, 0], [0, 1e12], [-1e12, 0]]), Polynomial(1), ("x", "y"))
     found = spinning.simulate([1.0, 0.0], [0.0, 1.0], limits=Limits(steps=3000))

@@ -61,35 +61,29 @@ _Given = ParamSpec("_Given")
 _Drawn = TypeVar("_Drawn")
 
 
+_CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    "model": lambda value, where: instance(value, Model, where, "a Model, as `identify` gives it"),
+    "ax": lambda value, where: instance(value, Axes, where, "axes of matplotlib, such as pyplot.gca()"),
+    "units": lambda value, where: instance(value, Mapping, where, 'units by name, such as {"x": "mm"}'),
+    "state": lambda value, where: instance(value, str, where, "the name of a state"),
+    "window": lambda value, where: integer(value, where, least=2),
+    "states": unique_names,
+    "smooth": flag,
+    "level": positive,
+}
+"""The checks of the arguments of figures, by their names."""
+
+
 def _checked(figure: Callable[_Given, _Drawn]) -> Callable[_Given, _Drawn]:
-    """The function of a figure, with a check of its arguments by their names."""
-    expected, where = signature(figure), f"plot.{figure.__name__}"
-    kinds: dict[str, tuple[type, str]] = {
-        "model": (Model, "a Model, as `identify` gives it"),
-        "ax": (Axes, "axes of matplotlib, such as pyplot.gca()"),
-        "units": (Mapping, 'units by name, such as {"x": "mm"}'),
-        "state": (str, "the name of a state"),
-    }
-    if expected.parameters.get("data") is not None and expected.parameters["data"].annotation is Field:
-        kinds["data"] = (Field, "a Field")
-    checks: dict[str, Callable[[Any, str], Any]] = {
-        "states": unique_names,
-        "smooth": flag,
-        "level": positive,
-        "window": lambda value, what: integer(value, what, least=2),
-    }
+    """The function of a figure, with a check of its arguments."""
+    expected = signature(figure)
 
     @wraps(figure)
     def drawing(*args: _Given.args, **kwargs: _Given.kwargs) -> _Drawn:
         for name, value in expected.bind(*args, **kwargs).arguments.items():
-            what = f"{where}: `{name}`"
             # None is valid where it is the default.
-            if value is None and expected.parameters[name].default is None:
-                continue
-            if name in kinds:
-                instance(value, kinds[name][0], what, kinds[name][1])
-            elif name in checks:
-                checks[name](value, what)
+            if name in _CHECKS and not (value is None and expected.parameters[name].default is None):
+                _CHECKS[name](value, f"plot.{figure.__name__}: `{name}`")
         return figure(*args, **kwargs)
 
     return drawing
@@ -209,6 +203,7 @@ def field(
     >>> [[data, solution, difference]] = cindy.plot.field(heat, cindy.identify(heat, "pde:2"))
     >>> data.figure.savefig("field.png")
     """
+    instance(data, Field, "plot.field: `data`", "a Field")
     chosen = [data.states[j] for j in _columns(data.states, states)]
     solved = None
     if model is not None:

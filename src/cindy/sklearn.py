@@ -103,24 +103,11 @@ class CINDy(BaseEstimator):  # type: ignore[misc]
         u: inputs (n, inputs), or a list of these
         """
         data = self._trajectories(X, t, u, step=self.dt)
-        self.model_: Model = identify(
-            data,
-            Polynomial(2) if self.basis is None else self.basis,
-            formulation=self.formulation,
-            constraints=self.constraints,
-            selection=self.selection,
-            correction=self.correction,
-            weights=self.weights,
-            radius=self.radius,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            seed=self.seed,
-            passes=self.passes,
-            known=self.known,
-            hidden=self.hidden,
-            observe=self.observe,
-            least=self.least,
-        )
+        settings = self.get_params(deep=False)
+        basis = settings.pop("basis")
+        for about_data in ("time", "dt", "hold"):
+            del settings[about_data]
+        self.model_: Model = identify(data, Polynomial(2) if basis is None else basis, **settings)
         self.coef_ = self.model_.coef
         # Columns of X: fewer than states where some are hidden, and read-outs where `observe` says so.
         self.n_features_in_ = len(data[0].states)

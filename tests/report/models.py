@@ -6,8 +6,8 @@ import numpy as np
 
 from cindy.findings import Finding
 from cindy.formulation import Integral
-from cindy.model.model import Model, Path, Run
-from cindy.solver import Step
+from cindy.model.model import Model, Path
+from cindy.solver import Run, Step
 from cindy.systems import lotka_volterra
 
 __all__ = ["SYSTEM", "hunters", "true_model"]

@@ -223,6 +223,11 @@ def parts_of_dataset(dataset: Any, make: Callable[[Any], list[Trajectory]]) -> t
     return _packed([dataset.isel(dict(box)) for box in product(*stretches)], "chunk", make)
 
 
+def is_dask(data: Any) -> bool:
+    """Whether data are a collection of Dask."""
+    return type(data).__module__.partition(".")[0] == "dask" and hasattr(data, "__dask_graph__")
+
+
 def is_dask_frame(data: Any) -> bool:
     """Whether `data` is a Dask data frame."""
     return hasattr(data, "to_delayed") and hasattr(data, "columns") and hasattr(data, "npartitions")

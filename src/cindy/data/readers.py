@@ -26,6 +26,7 @@ from cindy.data.parts import (
     Part,
     as_trajectory,
     glimpse,
+    is_dask,
     is_dask_frame,
     is_lazy_dataset,
     loaded,
@@ -442,7 +443,7 @@ def as_source(data: Any) -> Source:
         return Source(data.parts, apart=True)
     if is_dask_frame(data) or is_lazy_dataset(data):
         return Source(read(data, lazy=True).parts, apart=True)
-    if _is_dask(data) or (isinstance(data, (tuple, list)) and any(map(_is_dask, data))):
+    if is_dask(data) or (isinstance(data, (tuple, list)) and any(map(is_dask, data))):
         return Source(parts_of(data), apart=True)
     # Texts and mappings are iterable too, but only as letters and keys; `as_trajectories` refuses them.
     kinds = (Trajectory, list, tuple, str, bytes, np.ndarray, Mapping)
@@ -461,19 +462,14 @@ def is_fields(data: Any) -> bool:
     return isinstance(data, Field)
 
 
-def _is_dask(data: Any) -> bool:
-    return type(data).__module__.partition(".")[0] == "dask" and hasattr(data, "__dask_graph__")
-
-
 class _Stream:
     """The items of an iterable as parts; a second pass over a generator is an error."""
 
     def __init__(self, data: Iterable[Any]) -> None:
         self._data = data
-        first = iter(data)
+        self._rest = iter(data)
         # iter(x) is x for a generator and all else that is used up by reading; containers give new iterators.
-        self.again = first is not data
-        self._rest = first
+        self.again = self._rest is not data
         self._read: list[Part] = []
         self._spent = False
 

@@ -12,7 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cindy._arrays import Floats, Space
-from cindy._check import counted, floats, instance, positive, short, stretch, text, unique_names, units_of_time
+from cindy._check import (
+    counted,
+    floats,
+    instance,
+    positive,
+    short,
+    stretch,
+    text,
+    unique_names,
+    units_of_time,
+)
 from cindy.calculus import uniform_step
 from cindy.data.inputs import (
     Held,

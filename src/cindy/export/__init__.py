@@ -1,6 +1,6 @@
 """Equations as text, LaTeX, MathML, SymPy and CasADi expressions, source code, SBML and FMUs.
 
-Every exporter takes `RightHandSides.of(terms, coef, states, inputs)`.
+Every exporter takes `RightHandSides(terms, coef, states, inputs)`.
 """
 
 from cindy.export.code import to_c, to_julia, to_modelica, to_python

@@ -11,9 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from cindy._check import floats
 from cindy.basis import TIME, Language, Plan, Term, factor_code, statements, term_name, term_variables
 from cindy.errors import DataError
 from cindy.export.sides import RightHandSides
@@ -52,91 +50,71 @@ _MODELICA_WORDS = (
 _KICKS = "the standard deviations of random kicks per root of time, in the sense of Ito"
 
 
-def to_python(equations: RightHandSides, *, variance: RightHandSides | None = None) -> str:
+def to_python(equations: RightHandSides) -> str:
     """A Python module with `rhs(t, x, u=())`, which needs only the standard library.
 
     Coefficients are in full precision. A custom Python function with a coefficient raises a DataError, since
-    it has no formula.
-
-    variance: of random kicks, per unit of time, in the same states; `noise(t, x)` is then its root
+    it has no formula. With random kicks, `noise(t, x)` gives their standard deviations.
     """
-    outputs = [f"dx{j}" for j in range(len(equations.states))]
-    loads, body = _parts(equations, PYTHON, outputs, "s{} = {}  # {}")
+    about, kicks = _meaning(equations), equations.kicks
+    where = f"{about} at the states x{_then(equations)} and the inputs u"
+    functions = ["", "", *_python_function("rhs(t, x, u=())", where, equations, "{}")]
+    if kicks is not None:
+        functions += ["", "", *_python_function("noise(t, x)", _KICKS, kicks, "math.sqrt(max({}, 0.0))")]
     lines = [
-        f'"""Made by CINDy: {_meaning(equations).rstrip(",")}."""',
+        f'"""Made by CINDy: {about.rstrip(",")}."""',
         "",
-        "import math" if variance is not None or any("math." in line for line in body) else "",
+        "import math" if any("math." in line for line in functions) else "",
         "",
         f"STATES = {equations.states!a}",
         f"INPUTS = {equations.inputs!a}",
-        "",
-        "",
-        "def rhs(t, x, u=()):",
-        f'    """Return {_meaning(equations)} at the states x{_then(equations)} and the inputs u."""',
-        *(f"    {line}" for line in (*loads, *body)),
-        f"    return [{', '.join(outputs)}]",
-        *([] if variance is None else _python_noise(variance)),
+        *functions,
     ]
     return re.sub(r"\n{4,}", "\n\n", "\n".join(lines)) + "\n"
 
 
-def _python_noise(variance: RightHandSides) -> list[str]:
-    outputs = [f"q{j}" for j in range(len(variance.states))]
-    loads, body = _parts(variance, PYTHON, outputs, "s{} = {}  # {}")
-    # A fitted variance may be slightly negative outside the range of the data.
-    roots = ", ".join(f"math.sqrt(max({q}, 0.0))" for q in outputs)
-    return [
-        "",
-        "",
-        "def noise(t, x):",
-        f'    """Return {_KICKS}."""',
-        *(f"    {line}" for line in (*loads, *body)),
-        f"    return [{roots}]",
-    ]
+def _python_function(head: str, about: str, equations: RightHandSides, result: str) -> list[str]:
+    """A function of Python; result: the pattern of what it returns of each right-hand side."""
+    outputs = [f"dx{j}" for j in range(len(equations.states))]
+    lines = [f'"""Return {about}."""', *_body(equations, PYTHON, outputs, "s{} = {}  # {}")]
+    lines.append(f"return [{', '.join(map(result.format, outputs))}]")
+    return [f"def {head}:", *(f"    {line}" for line in lines)]
 
 
-def to_c(equations: RightHandSides, *, variance: RightHandSides | None = None) -> str:
+def to_c(equations: RightHandSides) -> str:
     """A C file with `void rhs(double t, const double *x, const double *u, double *dx)`.
 
-    Standard C99; link with -lm. u may be NULL when there are no inputs.
-
-    variance: of random kicks, per unit of time; `void noise(double t, const double *x, double *s)` is its
-        root
+    Standard C99; link with -lm. u may be NULL when there are no inputs. With random kicks,
+    `void noise(double t, const double *x, double *s)` gives their standard deviations.
     """
-    outputs = [f"dx[{j}]" for j in range(len(equations.states))]
-    loads, body = _parts(equations, C, outputs, "const double s{} = {}; /* {} */")
     where = f"at the states x{_then(equations)} and the inputs u"
-    lines = [
-        f"/* Made by CINDy: dx is {_meaning(equations)} {where}. */",
-        "#include <math.h>",
-        "",
-        "void rhs(double t, const double *x, const double *u, double *dx)",
-        "{",
-        *(f"    {line}" for line in (*loads, "(void)t; (void)x; (void)u;", *body)),
-        "}",
-        *([] if variance is None else _c_noise(variance)),
-    ]
+    lines = [f"/* Made by CINDy: dx is {_meaning(equations)} {where}. */", "#include <math.h>", ""]
+    lines += _c_function("rhs(double t, const double *x, const double *u, double *dx)", equations, "dx[{}]")
+    if equations.kicks is not None:
+        lines += ["", f"/* s is {_KICKS}. */"]
+        # A fitted variance may be slightly negative outside the range of the data.
+        roots = [f"s[{j}] = sqrt(s[{j}] > 0.0 ? s[{j}] : 0.0);" for j in range(len(equations.states))]
+        lines += _c_function("noise(double t, const double *x, double *s)", equations.kicks, "s[{}]", roots)
     return "\n".join(lines) + "\n"
 
 
-def _c_noise(variance: RightHandSides) -> list[str]:
-    outputs = [f"s[{j}]" for j in range(len(variance.states))]
-    loads, body = _parts(variance, C, outputs, "const double s{} = {}; /* {} */")
-    roots = [f"{s} = sqrt({s} > 0.0 ? {s} : 0.0);" for s in outputs]
-    return [
-        "",
-        f"/* s is {_KICKS}. */",
-        "void noise(double t, const double *x, double *s)",
-        "{",
-        *(f"    {line}" for line in (*loads, "(void)t; (void)x;", *body, *roots)),
-        "}",
-    ]
+def _c_function(head: str, equations: RightHandSides, place: str, after: Sequence[str] = ()) -> list[str]:
+    """A function of C; place: the pattern of its outputs; after: statements after theirs."""
+    unused = [f"(void){name};" for name in "txu" if name == "t" or f"*{name}" in head]
+    outputs = [place.format(j) for j in range(len(equations.states))]
+    load = "const double s{} = {}; /* {} */"
+    lines = [*_body(equations, C, outputs, load, [" ".join(unused)]), *after]
+    return [f"void {head}", "{", *(f"    {line}" for line in lines), "}"]
 
 
-def _parts(
-    equations: RightHandSides, language: Language, outputs: Sequence[str], load: str
-) -> tuple[list[str], list[str]]:
-    """Lines that load the used variables, and lines that compute the outputs."""
+def _body(
+    equations: RightHandSides,
+    language: Language,
+    outputs: Sequence[str],
+    load: str,
+    between: Sequence[str] = (),
+) -> list[str]:
+    """Lines that load the used variables, those `between`, and then lines that compute the outputs."""
     terms, coef = equations.used
     used = frozenset().union(*map(term_variables, terms))
     places = places_in_arrays(equations)
@@ -147,7 +125,7 @@ def _parts(
     ]
     names = [f"s{k}" for k in range(len(places))]
     plan = Plan.of(terms, equations.variables)
-    return loads, statements(plan, coef, language, names, outputs)
+    return [*loads, *between, *statements(plan, coef, language, names, outputs)]
 
 
 def places_in_arrays(equations: RightHandSides) -> list[str]:
@@ -183,15 +161,13 @@ def coefficients(equations: RightHandSides) -> tuple[list[Coefficient], list[Coe
     return numbers, [Coefficient(name, value, f"inside terms: {name}") for name, value in inside.items()]
 
 
-def to_julia(equations: RightHandSides, *, variance: RightHandSides | None = None) -> str:
+def to_julia(equations: RightHandSides) -> str:
     """A Julia function f!(du, u, p, t) in place, for DifferentialEquations.jl, and its parameters p.
 
     u holds the states, followed by their rates for equations of second order. p.c holds the coefficients, and
     p the parameters inside terms by name. If the equations have inputs, p.input is a function of time that
-    returns them. For maps du is the next state.
-
-    variance: of random kicks, per unit of time, in the same states; g! is then the noise of an SDEProblem,
-        with its coefficients in p.q
+    returns them. For maps du is the next state. With random kicks g! is the noise of an SDEProblem, with the
+    coefficients of their variance in p.q.
     """
     states, inputs = equations.first_order_states, equations.inputs
     numbers, inside = coefficients(equations)
@@ -203,12 +179,12 @@ def to_julia(equations: RightHandSides, *, variance: RightHandSides | None = Non
     entries = ["c = [" + ", ".join(repr(number.value) for number in numbers) + "]"]
     entries += [f"{head} = {number.value!r}" for head, number in zip(heads, inside, strict=True)]
     entries += [f"input = t -> zeros({len(inputs)})"] if inputs else []
-    if variance is not None:
-        kicks = ", ".join(repr(number.value) for number in coefficients(variance)[0])
+    if equations.kicks is not None:
+        kicks = ", ".join(repr(number.value) for number in coefficients(equations.kicks)[0])
         entries.append(f"q = [{kicks}]")
         # In x'' = F only the rates are kicked.
         still = ["0.0"] * len(rates)
-        functions.append(_julia_function("g!", variance, "q", {}, still, "sqrt(max(0.0, {}))"))
+        functions.append(_julia_function("g!", equations.kicks, "q", {}, still, "sqrt(max(0.0, {}))"))
     lines = [
         f"# Made by CINDy: {'the next states' if equations.discrete else 'the derivatives of the states'}.",
         f"# u: {', '.join(map(_comment, states))}",
@@ -248,11 +224,11 @@ def _julia_function(
     return "\n".join([head, *(f"    {line}" for line in body), "    return nothing", "end"])
 
 
-def to_modelica(equations: RightHandSides, *, name: str = "Cindy", initial: ArrayLike | None = None) -> str:
+def to_modelica(equations: RightHandSides, *, name: str = "Cindy", x0: Sequence[float] | None = None) -> str:
     """A Modelica model whose coefficients and parameters are `parameter Real` and whose inputs are `input`.
 
     name: of the model
-    initial: (states,) values to start from, positions and rates for order 2; zero if not given
+    x0: values to start from, positions and then rates for order 2; zero if not given
     """
     if equations.discrete:
         raise DataError("to_modelica: a map has no derivatives. Use to_python, to_c, to_casadi or to_julia.")
@@ -270,7 +246,7 @@ def to_modelica(equations: RightHandSides, *, name: str = "Cindy", initial: Arra
     for number in (*numbers, *inside):
         head = number.name if number.place else known[number.name]
         lines.append(f'  parameter Real {head} = {number.value!r} "{_comment(number.meaning)}";')
-    for state, value in zip(states, start_values(equations, initial, "to_modelica"), strict=True):
+    for state, value in zip(states, x0 or [0.0] * len(states), strict=True):
         lines.append(f'  Real {known[state]}(start = {value!r}, fixed = true) "{_comment(state)}";')
     lines += [f'  input Real {known[driver]} "{_comment(driver)}";' for driver in equations.inputs]
     lines.append("equation")
@@ -280,18 +256,6 @@ def to_modelica(equations: RightHandSides, *, name: str = "Cindy", initial: Arra
     lines += [f"  der({known[state]}) = {side};" for state, side in zip(states, sides, strict=True)]
     lines.append(f"end {name};")
     return "\n".join(lines) + "\n"
-
-
-def start_values(equations: RightHandSides, initial: ArrayLike | None, where: str) -> list[float]:
-    """(order · states,) values to start from; zero where none is given."""
-    d = len(equations.states)
-    if initial is None:
-        return [0.0] * (equations.order * d)
-    values: list[float] = floats(initial, f"{where}: x0", ndim=1).tolist()
-    if len(values) not in (d, equations.order * d):
-        expected = f"{d}" + f" or {2 * d}" * (equations.order == 2)
-        raise DataError(f"{where}: x0 must hold {expected} values, but holds {len(values)}.")
-    return values + [0.0] * (equations.order * d - len(values))
 
 
 def _side(
@@ -341,7 +305,7 @@ def _identifiers(names: Sequence[str], taken: Iterable[str]) -> list[str]:
 def _meaning(equations: RightHandSides) -> str:
     if equations.discrete:
         return "the next states"
-    kicked = ", without their random kicks," if equations.kicked else ""
+    kicked = ", without their random kicks," if equations.kicks is not None else ""
     second = "second " if equations.order == 2 else ""
     return f"the {second}derivatives of the states{kicked}"
 

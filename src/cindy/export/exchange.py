@@ -24,32 +24,31 @@ from importlib.resources import files
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
-from numpy.typing import ArrayLike
-
-from cindy._check import floats
 from cindy._files import whole_file
 from cindy.basis import TIME, Expression, Factor, Plan, formula, statements
 from cindy.errors import DataError
-from cindy.export.code import C, Coefficient, coefficients, places_in_arrays, start_values
+from cindy.export.code import C, Coefficient, coefficients, places_in_arrays
 from cindy.export.sides import Algebra, RightHandSides, printable, without_formula
 
 _LIBRARY = "cindy_model"
 """The model identifier of FMI, which is the name of the compiled library."""
 
 
-def to_fmu(equations: RightHandSides, path: str | Path, *, initial: ArrayLike | None = None) -> Path:
+def to_fmu(equations: RightHandSides, path: str | Path, *, x0: Sequence[float] | None = None) -> Path:
     """Write an FMU for model exchange and for co-simulation; returns its path.
 
     States, and for order 2 their rates, are outputs; inputs are inputs; coefficients and the parameters
     inside terms are tunable parameters. Without a C compiler the FMU holds its source alone, and a warning
     says so.
 
-    initial: (states,) values to start from, positions and rates for order 2; zero if not given
+    x0: values to start from, positions and then rates for order 2; zero if not given
     """
     if equations.discrete:
         raise DataError("to_fmu: a map has no derivatives. Use to_python, to_c, to_casadi or to_julia.")
     target = Path(path)
-    variables = _variables(equations, start_values(equations, initial, "to_fmu"))
+    states, (numbers, inside) = equations.first_order_states, coefficients(equations)
+    start = x0 or [0.0] * len(states)
+    variables = _Variables(states, equations.inputs, (*numbers, *inside), tuple(start))
     body = _model_source(equations, variables)
     # The identifier depends on the model alone, so that the same model gives the same file.
     guid = "{" + str(uuid.uuid5(uuid.NAMESPACE_OID, body)) + "}"
@@ -88,11 +87,6 @@ class _Variables:
         """The value of every variable at the start; derivatives are computed."""
         zeros = [0.0] * (len(self.states) + len(self.inputs))
         return [*self.start, *zeros, *(number.value for number in self.numbers)]
-
-
-def _variables(equations: RightHandSides, start: Sequence[float]) -> _Variables:
-    numbers, inside = coefficients(equations)
-    return _Variables(equations.first_order_states, equations.inputs, (*numbers, *inside), tuple(start))
 
 
 def _model_source(equations: RightHandSides, variables: _Variables) -> str:
@@ -250,13 +244,13 @@ _CLOCK = '<csymbol encoding="text" definitionURL="http://www.sbml.org/sbml/symbo
 _RELATIONS = {"<": "lt", "<=": "leq", ">": "gt", ">=": "geq", "==": "eq", "!=": "neq"}
 
 
-def to_sbml(equations: RightHandSides, *, initial: ArrayLike | None = None) -> str:
+def to_sbml(equations: RightHandSides, *, x0: Sequence[float] | None = None) -> str:
     """An SBML document, Level 3 Version 2, with coefficients in full precision.
 
     States become concentrations in a compartment of unit size. Only equations of first order without inputs
     can be written; terms may hold the time.
 
-    initial: (states,) concentrations to start from
+    x0: concentrations to start from; none are written if not given
     """
     if equations.order != 1 or equations.discrete or equations.inputs:
         raise DataError(
@@ -264,12 +258,7 @@ def to_sbml(equations: RightHandSides, *, initial: ArrayLike | None = None) -> s
             "Use to_python or to_c for others."
         )
     ids = _ids(equations.states)
-    start = [""] * len(ids)
-    if initial is not None:
-        values = floats(initial, "to_sbml: initial", ndim=1)
-        if len(values) != len(ids):
-            raise DataError(f"to_sbml: initial must hold {len(ids)} concentrations, but holds {len(values)}.")
-        start = [f' initialConcentration="{value!r}"' for value in values.tolist()]
+    start = [""] * len(ids) if x0 is None else [f' initialConcentration="{value!r}"' for value in x0]
     names = {state: f"<ci>{escape(own)}</ci>" for state, own in zip(equations.states, ids, strict=True)}
     if equations.timed:
         names[TIME] = _CLOCK

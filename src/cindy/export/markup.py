@@ -57,6 +57,11 @@ class _Notation:
         """A product of factors; empty for the constant."""
         return (self.thin if between is None else between).join(self._factor(factor) for factor in term)
 
+    def summand(self, value: float, error: float, term: Term) -> str:
+        """A number and a product of factors, with its sign if that is negative."""
+        size = self.number(format_value(abs(value), error))
+        return (self.minus if value < 0 else "") + self.thin.join(filter(None, [size, self.product(term)]))
+
     def _factor(self, factor: Factor) -> str:
         if factor.kind in ("sin", "cos"):
             argument = self.name(factor.variables[0])
@@ -217,17 +222,12 @@ _LATEX = _Notation(
 )
 
 
-def to_latex(
-    equations: RightHandSides,
-    *,
-    parameters: Mapping[str, tuple[float, float]] | None = None,
-    diffusion: RightHandSides | None = None,
-) -> str:
+def to_latex(equations: RightHandSides) -> str:
     r"""An `aligned` block (amsmath), a line per state, such as \dot{x} &= -10.00(1)\, x + 10.00(1)\, y.
 
-    diffusion: variances of random kicks per unit of time; all equations are then written as differentials
+    With random kicks all equations are written as differentials.
     """
-    lines = []
+    lines, parameters = [], equations.parameters
     for j, state in enumerate(equations.states):
         head, index = _latex_parts(state)
         if equations.discrete:
@@ -236,24 +236,22 @@ def to_latex(
             left = rf"\partial_{{{'t' * equations.order}}} {head}{index}"
         else:
             left = rf"\{'d' * equations.order}ot{{{head}}}{index}"
-        sides = _latex_summands(equations, j, symbols=bool(parameters))
+        shown = with_symbols if parameters else tuple
+        sides = [_LATEX.summand(v, error, shown(term)) for v, error, term in equations.summands(j)]
         right = _LATEX.sum(sides) if sides else "0"
-        if diffusion is not None:
-            left = (
-                rf"\mathrm{{d}}{head}{index}"
-                if equations.order == 1
-                else rf"\mathrm{{d}}\dot{{{head}}}{index}"
-            )
+        if equations.kicks is not None:
+            moving = head if equations.order == 1 else rf"\dot{{{head}}}"
+            left = rf"\mathrm{{d}}{moving}{index}"
             drift = rf"\left({right}\right)" if len(sides) > 1 else right
             parts = [rf"{drift}\,\mathrm{{d}}t"] if sides else []
-            size = _kick(_LATEX, list(diffusion.summands(j)))
+            size = _kick(_LATEX, list(equations.kicks.summands(j)))
             if size:
                 which = f"_{{{head}{index}}}" if len(equations.states) > 1 else ""
                 parts.append(rf"{size}\,\mathrm{{d}}W{which}")
             right = " + ".join(parts) or "0"
         lines.append(f"{left} &= {right}")
-    for parameter, (value, error) in (parameters or {}).items():
-        size = _LATEX.number(format_value(abs(value), error if equations.with_errors else math.nan))
+    for parameter, (value, error) in parameters.items():
+        size = _LATEX.number(format_value(abs(value), None if equations.errors is None else error))
         lines.append(f"{_LATEX.name(parameter)} &= {'-' * (value < 0)}{size}")
     return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
 
@@ -266,21 +264,7 @@ def _kick(notation: _Notation, variance: Sequence[tuple[float, float, Term]]) ->
         value, error, _ = variance[0]
         # The error of a root by the first derivative: d√v = dv / 2√v.
         return notation.number(format_value(math.sqrt(value), error / (2 * math.sqrt(value))))
-    parts = []
-    for value, error, term in variance:
-        size = notation.number(format_value(abs(value), error))
-        factors = notation.thin.join(filter(None, [size, notation.product(term)]))
-        parts.append((notation.minus if value < 0 else "") + factors)
-    return notation.root.format(notation.sum(parts))
-
-
-def _latex_summands(equations: RightHandSides, equation: int, *, symbols: bool) -> list[str]:
-    sides = []
-    for value, error, term in equations.summands(equation):
-        size = _LATEX.number(format_value(abs(value), error))
-        factors = _LATEX.product(with_symbols(term) if symbols else term)
-        sides.append("-" * (value < 0) + _LATEX.thin.join(filter(None, [size, factors])))
-    return sides
+    return notation.root.format(notation.sum([notation.summand(*each) for each in variance]))
 
 
 # MathML
@@ -419,33 +403,6 @@ def summand(value: float, error: float, what: Term, *, first: bool, dots: bool =
     return f"<math>{lead}{number(format_value(abs(value), error))}{after}</math>"
 
 
-def left_side(
-    state: str, order: int, *, discrete: bool = False, partial: bool = False, dotted: bool = True
-) -> str:
-    """The left-hand side of a state's equation, as a whole `math` element: ẋ, ẍ, dS/dt, x[k+1] or u_t.
-
-    dotted: a name of one letter has a dot above it; otherwise it has dS/dt, as longer names do
-    """
-    head, index = _parts(state)
-    whole = _lowered(head, index)
-    if partial:
-        inside = _derivative(whole, "t" * order)
-    elif discrete:
-        inside = (
-            whole + '<mo stretchy="false">[</mo><mi>k</mi><mo>+</mo><mn>1</mn><mo stretchy="false">]</mo>'
-        )
-    elif dotted and _one_letter(state):
-        inside = _lowered(_dotted(head, "˙" if order == 1 else "¨"), index)
-    else:
-        d, t = _UPRIGHT_D, _identifier("t")
-        if order == 2:
-            d, t = (f"<msup>{x}<mn>2</mn></msup>" for x in (d, t))
-        # Without a space the derivative of an angle would read "dangle".
-        space = "" if _one_letter(state) else _MATHML.thin
-        inside = _MATHML.fraction.format(d + space + whole, _UPRIGHT_D + t)
-    return f"<math>{inside}<mo>=</mo></math>"
-
-
 def differential(
     state: str,
     order: int,
@@ -479,9 +436,30 @@ def differential(
 def left_sides(
     states: Sequence[str], order: int, *, discrete: bool = False, partial: bool = False
 ) -> list[str]:
-    """The left-hand sides of all states, in one style: dots only where every name has one letter."""
-    dotted = all(_one_letter(state) for state in states)
-    return [left_side(state, order, discrete=discrete, partial=partial, dotted=dotted) for state in states]
+    """The left-hand sides of all equations as whole `math` elements: ẋ, ẍ, dS/dt, x[k+1] or u_t.
+
+    They have one style: dots only where every name has one letter.
+    """
+    dotted, sides = all(map(_one_letter, states)), []
+    for state in states:
+        head, index = _parts(state)
+        whole = _lowered(head, index)
+        if partial:
+            inside = _derivative(whole, "t" * order)
+        elif discrete:
+            marks = [f'<mo stretchy="false">{mark}</mo>' for mark in "[]"]
+            inside = f"{whole}{marks[0]}<mi>k</mi><mo>+</mo><mn>1</mn>{marks[1]}"
+        elif dotted:
+            inside = _lowered(_dotted(head, "˙" if order == 1 else "¨"), index)
+        else:
+            d, t = _UPRIGHT_D, _identifier("t")
+            if order == 2:
+                d, t = (f"<msup>{x}<mn>2</mn></msup>" for x in (d, t))
+            # Without a space the derivative of an angle would read "dangle".
+            space = "" if _one_letter(state) else _MATHML.thin
+            inside = _MATHML.fraction.format(d + space + whole, _UPRIGHT_D + t)
+        sides.append(f"<math>{inside}<mo>=</mo></math>")
+    return sides
 
 
 def _one_letter(state: str) -> bool:

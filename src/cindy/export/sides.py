@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from decimal import Context, Decimal
 from functools import reduce
 from operator import add, mul, truediv
@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from cindy._arrays import Floats
-from cindy._check import floats, unique_names
 from cindy.basis import (
     COMPARISONS,
     TIME,
@@ -34,70 +33,39 @@ from cindy.errors import DataError, require
 
 @dataclass(frozen=True, eq=False)
 class RightHandSides:
-    """Terms with coefficients (terms, states), checked.
+    """Terms with coefficients (terms, states), as a model has checked them.
 
-    inputs: the measured inputs, without the time
-    timed: whether terms may hold the time, as the variable t
-    errors: of the shape of coef, NaN where unknown; with_errors: whether to write them
+    inputs: the measured inputs; one called t is the time, which is none, and says that terms may hold it
+    errors: (terms, states), standard errors for exporters that write them; None: none are written
     order: 1 for x' = F, 2 for x'' = F
     discrete: whether F gives the next state instead of a derivative
-    kicked: whether random kicks are added to F; exporters that cannot write them say so
+    parameters: (value, error) of numbers inside terms by name
+    kicks: variances of random kicks per unit of time, in the same states; exporters that cannot write them
+        say so
     """
 
     terms: tuple[Term, ...]
     coef: Floats
     states: tuple[str, ...]
-    inputs: tuple[str, ...]
-    timed: bool
-    errors: Floats
-    with_errors: bool
-    order: int
-    discrete: bool
-    kicked: bool
+    inputs: tuple[str, ...] = ()
+    _: KW_ONLY
+    errors: Floats | None = None
+    order: int = 1
+    discrete: bool = False
+    parameters: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    kicks: RightHandSides | None = None
+    timed: bool = field(init=False)
 
-    @classmethod
-    def of(
-        cls,
-        terms: Sequence[Term],
-        coef: Floats,
-        states: Sequence[str],
-        inputs: Sequence[str] = (),
-        *,
-        errors: Floats | None = None,
-        order: int = 1,
-        discrete: bool = False,
-        kicked: bool = False,
-    ) -> RightHandSides:
-        """The equations of a model.
-
-        inputs: one called t is the time
-        errors: (terms, states), standard errors of the coefficients, for exporters that write them
-        """
-        values = floats(coef, "export: coef", ndim=2)
-        names = unique_names((*states, *inputs), "export: states and inputs")
-        if values.shape != (len(terms), len(states)):
-            raise DataError(
-                f"export: coef must have shape ({len(terms)}, {len(states)}), terms by states, "
-                f"but has {values.shape}."
-            )
-        spread = np.full(values.shape, np.nan) if errors is None else np.asarray(errors, dtype=np.float64)
-        if spread.shape != values.shape:
-            raise DataError(f"export: errors must have shape {values.shape}, but have {spread.shape}.")
-        if order not in (1, 2):
-            raise DataError(f"export: order must be 1 or 2, but is {order!r}.")
-        d = len(states)
+    def __post_init__(self) -> None:
         # Whoever solves the equations knows the time, so that it is not an input.
-        measured = tuple(name for name in names[d:] if name != TIME)
-        timed = len(measured) < len(names) - d
-        return cls(
-            tuple(terms), values, names[:d], measured, timed, spread, errors is not None, order, discrete,
-            kicked,
-        )  # fmt: skip
+        inputs = tuple(name for name in self.inputs if name != TIME)
+        object.__setattr__(self, "timed", len(inputs) < len(self.inputs))
+        object.__setattr__(self, "inputs", inputs)
 
     @property
     def remark(self) -> str:
         """That random kicks are left out, for formats without noise; empty if there are none."""
-        return ": the drift alone, random kicks are left out" if self.kicked else ""
+        return ": the drift alone, random kicks are left out" if self.kicks is not None else ""
 
     @property
     def rates(self) -> tuple[str, ...]:
@@ -121,7 +89,8 @@ class RightHandSides:
         """(coefficient, error, term) of the summands of one equation."""
         for i in np.flatnonzero(self.coef[:, equation]):
             times, term = _shorter(self.terms[int(i)])
-            yield times * float(self.coef[i, equation]), times * float(self.errors[i, equation]), term
+            error = np.nan if self.errors is None else float(self.errors[i, equation])
+            yield times * float(self.coef[i, equation]), times * error, term
 
     @property
     def used(self) -> tuple[tuple[Term, ...], Floats]:
@@ -198,32 +167,26 @@ def _is_scientific(exponent: int) -> bool:
     return exponent < -3 or exponent > 4
 
 
-def to_text(
-    equations: RightHandSides,
-    *,
-    align: bool = True,
-    parameters: Mapping[str, tuple[float, float]] | None = None,
-    diffusion: RightHandSides | None = None,
-) -> str:
-    """One line per state, such as "x' = -10.00(1) x + 10.00(1) y".
+def to_text(equations: RightHandSides) -> str:
+    """One line per state, such as "x' = -10.00(1) x + 10.00(1) y", and one for each parameter inside terms.
 
-    align: whether equality signs and first digits are aligned
-    parameters: (value, error) of numbers inside terms by name, a line each below the equations
-    diffusion: variances of random kicks per unit of time; all equations are then written as differentials
+    With random kicks all equations are written as differentials.
     """
-    order, errors = equations.order, equations.with_errors
+    order, kicks = equations.order, equations.kicks
     mark = "[k+1]" if equations.discrete else "_" + "t" * order if equations.axes else "'" * order
     left = [printable(variable_label(state)) + mark for state in equations.states]
-    below = dict(parameters or {})
     right = [_right_hand_side(equations, j) for j in range(len(left))]
-    if diffusion is not None:
+    if kicks is not None:
         left = [f"d{printable(variable_label(state))}{mark[1:]}" for state in equations.states]
-        right = [_differential(side, _kick(diffusion, j)) for j, side in enumerate(right)]
-    left += [printable(name) for name in below]
-    right += [format_value(value, error if errors else None) for value, error in below.values()]
-    width = max(map(len, left)) if align else 0
+        right = [_differential(side, _kick(kicks, j)) for j, side in enumerate(right)]
+    left += [printable(name) for name in equations.parameters]
+    right += [
+        format_value(value, None if equations.errors is None else error)
+        for value, error in equations.parameters.values()
+    ]
+    width = max(map(len, left))
     # A blank in place of a sign aligns the first digits.
-    signed = align and any(side.startswith("-") for side in right)
+    signed = any(side.startswith("-") for side in right)
     return "\n".join(
         f"{name:<{width}} = {' ' if signed and not side.startswith('-') else ''}{side}"
         for name, side in zip(left, right, strict=True)

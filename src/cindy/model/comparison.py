@@ -5,7 +5,7 @@ Trajectories are compared sample by sample, fields row by row of the weak form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,19 +60,23 @@ def _score_fields(model: Equations, data: Any, kind: str, *, window: int | None)
         )
     if kind == "equation":
         return explained_rows(model, field_rows_of(model, fields)[1])
-    if window is not None:
-        integer(window, "score: `window`", least=2)
     # The ratio is that of sums over all fields, so that a short field counts less than a long one.
     rest, whole = np.zeros(len(model.states)), np.zeros(len(model.states))
     for field in fields:
         solution = solved_field(model, field, window=window)
-        for j, state in enumerate(model.states):
-            measured, solved = field[state], solution[state]
-            if np.isnan(solved).any():
-                return -np.inf
-            rest[j] += np.nansum((measured - solved) ** 2)
-            whole[j] += np.nansum((measured - np.nanmean(measured)) ** 2)
+        if any(np.isnan(values).any() for values in solution.values()):
+            return -np.inf
+        left, about = field_errors(field, solution)
+        rest, whole = rest + left.sum(axis=1), whole + about.sum(axis=1)
     return float(np.mean(1.0 - rest / np.where(whole > 0, whole, 1.0)))
+
+
+def field_errors(field: Field, solved: Mapping[str, Floats]) -> tuple[Floats, Floats]:
+    """(states, times) sums over space of the squares of a field less its solution, and less its mean."""
+    space = tuple(range(len(field.axes)))
+    left = [np.nansum((field[state] - values) ** 2, axis=space) for state, values in solved.items()]
+    about = [np.nansum((field[state] - np.nanmean(field[state])) ** 2, axis=space) for state in solved]
+    return np.array(left), np.array(about)
 
 
 def field_rows_of(model: Equations, fields: Sequence[Field]) -> tuple[Formulation, LeastSquares]:
@@ -335,6 +339,8 @@ Compared = tuple[Floats, Floats]
 def score(model: Equations, trajectories: Any, kind: str = "equation", *, window: int | None = None) -> float:
     """R², the mean over the states, or over the read-outs that data are; see `Model.score`."""
     one_of(kind, ("equation", "trajectory", "derivative"), "score: `kind`")
+    if window is not None:
+        integer(window, "score: `window`", least=2)
     if model.formulation.for_fields:
         return _score_fields(model, trajectories, kind, window=window)
     measured, readouts = as_states(model, as_trajectories(trajectories))
@@ -382,8 +388,6 @@ def _slopes(model: Equations, data: list[Trajectory], form: Formulation) -> Iter
 
 def _solutions(model: Equations, data: list[Trajectory], window: int | None) -> Iterator[Compared]:
     """(measured, simulated) states; those after a blow-up are NaN."""
-    if window is not None:
-        integer(window, "score: `window`", least=2)
     for solution in solutions(model, data, window=window):
         simulated = np.full(solution.measured.x.shape, np.nan)
         simulated[: len(solution.simulated)] = solution.simulated.x

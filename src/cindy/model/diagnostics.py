@@ -34,6 +34,7 @@ from cindy.least_squares import LeastSquares
 from cindy.model.comparison import (
     Residual,
     autocorrelation,
+    field_errors,
     field_rows_of,
     residuals,
     solved_field,
@@ -133,11 +134,6 @@ class Diagnostics:
     noise: Floats
     beyond: Floats
     findings: tuple[Finding, ...]
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """The sentences of the findings."""
-        return tuple(finding.message for finding in self.findings)
 
 
 def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
@@ -422,18 +418,8 @@ def diagnose_fields(model: Model, fields: Sequence[Field]) -> Diagnostics:
     """The rows of the weak form and the loss there; fields have no residuals in time alone."""
     form, total = field_rows_of(model, fields)
     rows, unknown = _MeasuredRows(total), np.full(len(model.states), np.nan)
-    return Diagnostics(
-        formulation=form,
-        rows=rows,
-        loss=rows.losses(model.coef),
-        residuals=[],
-        rms=unknown,
-        correlation=unknown[None, :],
-        band=0.0,
-        noise=np.asarray(model.noise),
-        beyond=unknown,
-        findings=model.findings,
-    )
+    loss, noise = rows.losses(model.coef), np.asarray(model.noise)
+    return Diagnostics(form, rows, loss, [], unknown, unknown[None], 0.0, noise, unknown, model.findings)
 
 
 @one_thread()
@@ -447,20 +433,11 @@ def compare_fields(model: Model, field: Field) -> FieldComparison:
         solved = solved_field(model, field)
     except CindyError as error:
         return FieldComparison(field, {}, unknown, np.nan, (f"There is no solution to show: {error}",))
-    missed, whole = [], []
-    for state in model.states:
-        measured = field[state]
-        space = tuple(range(measured.ndim - 1))
-        missed.append(np.nansum((measured - solved[state]) ** 2, axis=space))
-        whole.append(np.nansum((measured - np.nanmean(measured)) ** 2, axis=space))
-    reached = np.all(
-        [np.isfinite(solved[s]).any(axis=tuple(range(solved[s].ndim - 1))) for s in solved], axis=0
-    )
+    missed, whole = field_errors(field, solved)
+    reached = np.all([np.isfinite(v).reshape(-1, len(field)).any(axis=0) for v in solved.values()], axis=0)
     remarks = () if reached.all() else (f"The solution ends at {field.time} = {field.t[reached][-1]:.4g}.",)
     # The reference is the mean over all times, since a field may be flat for a moment.
-    follows = reached & np.all(np.array(missed) <= 0.5 * np.mean(whole, axis=1, keepdims=True), axis=0)
+    follows = reached & np.all(missed <= 0.5 * np.mean(whole, axis=1, keepdims=True), axis=0)
     last = int(np.argmin(follows)) if not follows.all() else len(follows)
-    explained = 1.0 - np.array(missed)[:, reached].sum(axis=1) / np.maximum(
-        np.array(whole)[:, reached].sum(axis=1), 1e-300
-    )
+    explained = 1.0 - missed[:, reached].sum(axis=1) / np.maximum(whole[:, reached].sum(axis=1), 1e-300)
     return FieldComparison(field, solved, explained, float(field.t[max(last - 1, 0)]), remarks)

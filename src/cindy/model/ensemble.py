@@ -35,7 +35,7 @@ from cindy.basis import TIME
 from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.model.equations import Equations
-from cindy.model.simulation import Limits, RightHandSide, all_inputs, without_time
+from cindy.model.simulation import Limits, RightHandSide, all_inputs, blown_up, without_time
 from cindy.model.solution import Solution
 from cindy.states import Diffusion
 
@@ -104,8 +104,7 @@ class RandomPath:
         path = self.along(lambda s, x: np.array([rhs(s, x[0])]), start[None], t, scale, limits.growth)
         for when, (x,) in zip(t[1:], path, strict=True):
             if not np.all(np.abs(x) <= bound):
-                worst = names[int(np.argmax(np.where(np.isfinite(x), np.abs(x) / bound, np.inf)))]
-                return np.array(rows), f"{worst} blew up at t = {when:.6g}"
+                return np.array(rows), blown_up(x, float(when), names, bound)
             rows.append(x)
         return np.array(rows), None
 

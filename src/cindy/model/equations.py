@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from cindy.basis import TIME, Basis, compile_rhs, term_label
 from cindy.data import Field, Trajectory
 from cindy.errors import DataError, require
 from cindy.findings import Finding
-from cindy.formulation import Formulation
+from cindy.formulation import Formulation, Integral
 from cindy.model.switching import Switches
 from cindy.solver import Run
 from cindy.states import Diffusion
@@ -44,33 +44,36 @@ class Estimate(NamedTuple):
         return format_value(self.value, self.error)
 
 
+@dataclass(frozen=True, eq=False)
 class Equations:
-    """The part of a `Model` that needs its equations alone; `Model` has the fields and describes them."""
+    """The part of a `Model` that needs its equations alone; `Model` checks the fields and describes them."""
 
     coef: Floats
-    coef_error: Floats
     basis: Basis
     states: tuple[str, ...]
-    inputs: tuple[str, ...]
-    formulation: Formulation
-    noise: Floats
-    noise_memory: Floats
-    model_error: Floats
-    diffusion: Diffusion | None
-    scale: Floats
-    parameters: Mapping[str, Estimate]
-    inclusion: Floats
-    near: Any
-    gap: float
-    radius: float
-    violation: float
-    result: Run | None
-    constraints: tuple[str, ...]
-    findings: tuple[Finding, ...]
-    denoised: bool
-    fitted: Any
-    settings: Mapping[str, Any]
-    explained: Mapping[str, float]
+    _: KW_ONLY
+    inputs: tuple[str, ...] = ()
+    coef_error: Floats = None  # type: ignore[assignment]
+    formulation: Formulation = field(default_factory=Integral)
+    noise: Floats = None  # type: ignore[assignment]
+    noise_memory: Floats = None  # type: ignore[assignment]
+    model_error: Floats = None  # type: ignore[assignment]
+    diffusion: Diffusion | None = None
+    inclusion: Floats = None  # type: ignore[assignment]
+    parameters: Mapping[str, Estimate] = field(default_factory=dict)
+    covariance: Floats | None = None
+    near: Any = None
+    scale: Floats = None  # type: ignore[assignment]
+    gap: float = np.nan
+    radius: float = np.nan
+    violation: float = 0.0
+    result: Run | None = None
+    constraints: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    denoised: bool = False
+    explained: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    fitted: Any = field(default=None, repr=False)
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -280,16 +283,12 @@ class Equations:
 
     def equations(self, *, errors: bool = True) -> list[str]:
         """One line per state, each coefficient as value(standard error in the last digit)."""
-        return self._text({}, errors).splitlines()
+        lines = str(self._export("to_text", errors=flag(errors, "equations: `errors`"), parameters=False))
+        return lines.splitlines()
 
     def to_text(self, *, errors: bool = True) -> str:
         """The equations, a line each, and then the parameters inside terms."""
-        return self._text(self.parameters, errors)
-
-    def _text(self, parameters: Mapping[str, Estimate], errors: bool) -> str:
-        flag(errors, "equations: `errors`")
-        kicks = self._variance(errors=errors)
-        return str(self._export("to_text", errors=errors, parameters=parameters, diffusion=kicks))
+        return str(self._export("to_text", errors=flag(errors, "to_text: `errors`")))
 
     def to_latex(self, *, errors: bool = False) -> str:
         r"""The equations in LaTeX, and the parameters inside terms.
@@ -299,9 +298,7 @@ class Equations:
         >>> print(decay.to_latex(errors=True).splitlines()[1])
         \dot{x} &= -2.00(1)\, x
         """
-        flag(errors, "to_latex: `errors`")
-        kicks = self._variance(errors=errors)
-        return str(self._export("to_latex", errors=errors, parameters=self.parameters, diffusion=kicks))
+        return str(self._export("to_latex", errors=flag(errors, "to_latex: `errors`")))
 
     def to_sympy(self) -> Any:
         """The equations as SymPy expressions (extra: sympy).
@@ -321,28 +318,18 @@ class Equations:
         >>> code["rhs"](0.0, [3.0])
         [-6.0]
         """
-        return str(self._export("to_python", variance=self._variance()))
+        return str(self._export("to_python"))
 
     def to_c(self) -> str:
         """C source of the right-hand side, and with random kicks of `noise`, as in `to_python`."""
-        return str(self._export("to_c", variance=self._variance()))
+        return str(self._export("to_c"))
 
     def to_julia(self) -> str:
         """Julia source: f!(du, u, p, t) for DifferentialEquations.jl, and its parameters.
 
         With random kicks (`diffusion`), g! is the noise of an SDEProblem.
         """
-        return str(self._export("to_julia", variance=self._variance()))
-
-    def _variance(self, *, errors: bool = False) -> Any:
-        """The variance of the kicks per unit of time as right-hand sides; None without kicks."""
-        from cindy import export
-
-        kicks = self.diffusion
-        if kicks is None:
-            return None
-        terms, spread = kicks.basis.terms(kicks.variables), kicks.coef_error if errors else None
-        return export.RightHandSides.of(terms, kicks.coef, self.states, errors=spread, order=self.order)
+        return str(self._export("to_julia"))
 
     def to_modelica(self, name: str = "Cindy", *, x0: ArrayLike | Mapping[str, float] | None = None) -> str:
         """A Modelica model called `name`; random kicks are left out, as its description says.
@@ -350,7 +337,7 @@ class Equations:
         x0: values to start from, as for `simulate`; zero if not given
         """
         text(name, "to_modelica: `name`")
-        return str(self._export("to_modelica", name=name, initial=self._start(x0, "to_modelica")))
+        return str(self._export("to_modelica", name=name, x0=x0))
 
     def to_casadi(self) -> Any:
         """A casadi.Function of states, inputs and time that gives xdot, for optimal control (extra: control).
@@ -373,7 +360,7 @@ class Equations:
         x0: values to start from, as for `simulate`; zero if not given
         """
         file = file_path(path, "to_fmu: `path`")
-        written: pathlib.Path = self._export("to_fmu", path=file, initial=self._start(x0, "to_fmu"))
+        written: pathlib.Path = self._export("to_fmu", path=file, x0=x0)
         return written
 
     def to_sbml(self, x0: ArrayLike | Mapping[str, float] | None = None) -> str:
@@ -383,28 +370,32 @@ class Equations:
 
         x0: (states,) concentrations to start from
         """
-        return str(self._export("to_sbml", initial=self._start(x0, "to_sbml")))
+        return str(self._export("to_sbml", x0=x0))
 
-    def _start(self, x0: Any, where: str) -> Any:
-        """The start of a solution in the order of the states, followed by the rates if these are given."""
-        if x0 is None:
-            return None
-        rates = tuple(f"{state}'" for state in self.states) if self.order == 2 else ()
-        whole = rates and isinstance(x0, Mapping) and len(x0) > len(self.states)
-        return in_order(x0, self.states + (rates if whole else ()), f"{where}: x0")
+    def _export(self, form: str, *, errors: bool = False, parameters: bool = True, **options: Any) -> Any:
+        """What an exporter makes of the equations.
 
-    def _export(self, form: str, *, errors: bool = False, **options: Any) -> Any:
+        errors, parameters: whether standard errors and the parameters inside terms are written
+        """
         from cindy import export
 
-        sides = export.RightHandSides.of(
+        if options.get("x0") is not None:
+            options["x0"] = start_of(self, options["x0"], None, form).tolist()
+        kicks, order = self.diffusion, self.order
+        variance = None if kicks is None else export.RightHandSides(
+            kicks.basis.terms(kicks.variables), kicks.coef, self.states,
+            errors=kicks.coef_error if errors else None, order=order,
+        )  # fmt: skip
+        sides = export.RightHandSides(
             self.basis.terms(self.variables),
             self.coef,
             self.states,
             self.inputs,
             errors=self.coef_error if errors else None,
-            order=self.order,
+            order=order,
             discrete=self.formulation.discrete,
-            kicked=self.diffusion is not None,
+            parameters=self.parameters if parameters else {},
+            kicks=variance,
         )
         return getattr(export, form)(sides, **options)
 
@@ -435,6 +426,26 @@ class Equations:
             {"coef": (axes, self.coef), "error": (axes, self.coef_error)},
             coords={"term": list(self.terms), "state": list(self.states)},
         )
+
+
+def start_of(model: Equations, x0: Any, v0: Any, where: str) -> Floats:
+    """The state to start from: positions, and velocities after them for order 2, at rest if not given."""
+    d, names = len(model.states), model.states
+    if isinstance(x0, Mapping) and len(x0) == 2 * d and model.order == 2:
+        names += tuple(f"{name}'" for name in names)
+    start = floats(in_order(x0, names, f"{where}: x0"), f"{where}: x0", ndim=1)
+    if model.order == 2 and len(start) == d:
+        rest = np.zeros(d) if v0 is None else in_order(v0, model.states, f"{where}: v0")
+        start = np.concatenate([start, floats(rest, f"{where}: v0", ndim=1)])
+    elif v0 is not None:
+        why = "x0 holds velocities already" if model.order == 2 else "the equations are of first order"
+        raise DataError(f"{where}: `v0` must be left out: {why}.")
+    if len(start) != model.order * d:
+        expected = f"{d} values ({', '.join(model.states)})"
+        expected += f", with as many in v0, or {2 * d}" * (model.order == 2)
+        hint = f" {', '.join(model.hidden)}: `smooth` estimates it from data." if model.hidden else ""
+        raise DataError(f"{where}: x0 must have {expected}, but there are {len(start)} in all.{hint}")
+    return start
 
 
 def in_order(values: Any, names: Sequence[str], where: str) -> ArrayLike:

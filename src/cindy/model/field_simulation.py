@@ -5,8 +5,8 @@ method of lines:
 
 1. Derivatives in space are those of local polynomials, which are sparse matrices. On a grid of several axes
    they are Kronecker products.
-2. Values at the cells are then the states of a stiff system of ordinary differential equations. Its sparse
-   Jacobian follows from the terms by the chain and product rules.
+2. Values at the cells are then the states of a stiff system of ordinary differential equations. Derivatives
+   say which cells depend on each other, so that few differences give its sparse Jacobian.
 3. Solve it by the backward differentiation formulas of scipy.
 """
 
@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from cindy._arrays import Floats, one_thread
 from cindy._check import floats, one_of, short
-from cindy.basis import Factor, Term, differentiate
+from cindy.basis import Factor, Term
 from cindy.calculus import derivative_weights
 from cindy.data import Field
 from cindy.errors import DataError
@@ -115,44 +115,17 @@ class Lines:
         first = y[self.cells * len(self.states) :]
         return np.concatenate([first, out.ravel()]) if self.order == 2 else out.ravel()
 
-    def jacobian(self, t: float, y: Floats) -> scipy.sparse.csc_array:
-        """∂ rates / ∂ y, sparse (step 2)."""
-        values = self._values(t, y)
-        d, n = len(self.states), self.cells
-        blocks: list[list[Any]] = [[scipy.sparse.csr_array((n, n)) for _ in range(d)] for _ in range(d)]
-        hold = scipy.sparse.diags_array(self.moving)
-        for term, operator, coef in self._operators:
-            for j, state in enumerate(self.states):
-                slope = self._slope_of(term, state, values)
-                if slope is not None:
-                    part = hold @ operator @ slope
-                    for i in np.flatnonzero(coef):
-                        blocks[i][j] = blocks[i][j] + coef[i] * part
-        inner = scipy.sparse.block_array(blocks, format="csc")
+    @cached_property
+    def coupled(self) -> scipy.sparse.csr_array:
+        """Where ∂ rates / ∂ y may differ from zero (step 2): operators after slopes, between all states."""
+        d, same = len(self.states), scipy.sparse.eye_array(self.cells, format="csr")
+        inner = sum((abs(slope) for slope in self._slopes.values()), same)
+        cells = sum((abs(operator) for _, operator, _ in self._operators), same) @ inner
+        blocks: Any = scipy.sparse.kron(np.ones((d, d)), cells)
         if self.order == 1:
-            return scipy.sparse.csc_array(inner)
-        same, zero = scipy.sparse.eye_array(d * n), scipy.sparse.csr_array((d * n, d * n))
-        return scipy.sparse.csc_array(scipy.sparse.block_array([[zero, same], [inner, zero]], format="csc"))
-
-    def _slope_of(self, term: Term, state: str, values: Mapping[str, Floats]) -> Any:
-        """∂ term / ∂ state as a matrix, or None if the term does not depend on it."""
-        total: Any = None
-        plain = tuple(f for f in term if f.kind != "derivative")
-        curved = [f for f in term if f.kind == "derivative"]
-        rest = self._evaluated(tuple(curved), values)
-        for coefficient, inner in differentiate(plain, state, self.variables):
-            part = scipy.sparse.diags_array(coefficient * rest * self._evaluated(inner, values))
-            total = part if total is None else total + part
-        for k, f in enumerate(curved):
-            others = (*plain, *curved[:k], *curved[k + 1 :])
-            before = f.power * self._evaluated((f.base,), values) ** (f.power - 1)
-            for coefficient, inner in differentiate(f.of, state, self.variables):
-                scale = scipy.sparse.diags_array(coefficient * self._evaluated(inner, values))
-                left = scipy.sparse.diags_array(before * self._evaluated(others, values))
-                # d(D^a g(u)) = D^a (g'(u) du), times the other factors.
-                part = left @ self._slopes[f.by] @ scale
-                total = part if total is None else total + part
-        return total
+            return scipy.sparse.csr_array(blocks)
+        moving: Any = scipy.sparse.eye_array(d * self.cells)
+        return scipy.sparse.csr_array(scipy.sparse.block_array([[None, moving], [blocks, None]]))
 
     def _values(self, t: float, y: Floats) -> dict[str, Floats]:
         split = dict(
@@ -210,7 +183,7 @@ def _lines_solution(
         # Values near zero need no relative accuracy of their own.
         atol = rtol * 1e-3 * (float(np.abs(start).max()) or 1.0)
         # Step 3. Diffusion on a fine grid is stiff: an explicit method would need very short steps.
-        solver = BDF(system.rates, t[0], y, t[-1], rtol=rtol, atol=atol, jac=system.jacobian)
+        solver = BDF(system.rates, t[0], y, t[-1], rtol=rtol, atol=atol, jac_sparsity=system.coupled)
         while len(out) < len(t):
             try:
                 failed = solver.status == "running" and solver.step() is not None

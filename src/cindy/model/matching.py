@@ -23,7 +23,7 @@ independent noise, and a finding says so.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -97,7 +97,9 @@ class Readouts:
         parts = matrix if len(states) == len(named) else _combinations(matrix, coordinates)
         # Step 4. After the states that the user calls hidden come the last named, often reaction products.
         rest = [name for name in (*wanted, *named[::-1]) if name in named and name not in states]
-        hidden = _completing(coordinates, named, dict.fromkeys(rest))
+        others = tuple(dict.fromkeys(rest))
+        units = np.eye(len(named))[[named.index(name) for name in others]]
+        hidden = _independent(others, units, (), coordinates)[0]
         return cls(formulas, named, states, coordinates, parts, hidden, exposure)
 
     @property
@@ -291,17 +293,6 @@ def _independent(
         if np.linalg.matrix_rank(longer) > len(rows):
             names, rows = (*names, column), longer
     return names, rows
-
-
-def _completing(rows: Floats, named: tuple[str, ...], candidates: Iterable[str]) -> tuple[str, ...]:
-    """The states whose unit vectors complete the rows to an invertible matrix."""
-    hidden: list[str] = []
-    for name in candidates:
-        longer = np.concatenate([rows, np.eye(len(named))[named.index(name)][None]])
-        if np.linalg.matrix_rank(longer) > len(rows):
-            rows = longer
-            hidden.append(name)
-    return tuple(hidden)
 
 
 def _sum(names: Sequence[str], weights: Floats) -> str:

@@ -5,33 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, Literal, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from cindy._arrays import Floats, Ints
+from cindy._arrays import Floats
 from cindy._check import flag, floats, instance, integer, numbers, unique_names
 from cindy._files import json_number, json_value, write_text
 from cindy.basis import Basis
 from cindy.data import Field, Hold, Trajectory
 from cindy.errors import DataError
-from cindy.findings import Finding
-from cindy.formulation import Formulation, Integral
+from cindy.formulation import Formulation
 from cindy.model.comparison import score
-from cindy.model.denoised import Denoised, smooth
+from cindy.model.denoised import smooth
 from cindy.model.ensemble import RandomPath
 from cindy.model.equations import Equations, Estimate
 from cindy.model.field_simulation import Boundary, simulate_field
 from cindy.model.simulation import Limits, simulate
 from cindy.model.story import as_html, difference, facts, models_as_html, summary
-from cindy.solver import Run
-from cindy.states import Diffusion
 
 FORMAT = "cindy-model"
 VERSION = 1
+_AS_THEY_ARE = ("gap", "radius", "violation", "constraints", "denoised", "explained", "settings")
+_BY_STATE = ("noise", "noise_memory", "model_error", "scale")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +97,7 @@ class Path(Sequence["Model"]):
     def to_dict(self) -> dict[str, Any]:
         """The models as plain values."""
         models = [
-            {"coefficients": _by_name(m), "parameters": _parameters(m)}
+            {"coefficients": _coefficients(m), "parameters": _parameters(m)}
             | {"gap": json_number(m.gap), "violation": json_number(m.violation)}
             for m in self
         ]
@@ -148,33 +147,8 @@ class Model(Equations):
     True
     """
 
-    coef: Floats
-    basis: Basis
-    states: tuple[str, ...]
-    _: KW_ONLY
-    inputs: tuple[str, ...] = ()
-    coef_error: Floats = None  # type: ignore[assignment]
-    formulation: Formulation = field(default_factory=Integral)
-    noise: Floats = None  # type: ignore[assignment]
-    noise_memory: Floats = None  # type: ignore[assignment]
-    model_error: Floats = None  # type: ignore[assignment]
-    diffusion: Diffusion | None = None
-    inclusion: Floats = None  # type: ignore[assignment]
-    parameters: Mapping[str, Estimate] = field(default_factory=dict)
-    covariance: Floats | None = None
     near: Path = field(default_factory=Path)
-    scale: Floats = None  # type: ignore[assignment]
-    gap: float = np.nan
-    radius: float = np.nan
-    violation: float = 0.0
-    result: Run | None = None
     path: Path = field(default_factory=Path)
-    constraints: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    denoised: bool = False
-    explained: Mapping[str, float] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    fitted: Denoised | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         instance(self.basis, Basis, "Model: `basis`", "a basis such as Polynomial(2)")
@@ -185,18 +159,11 @@ class Model(Equations):
         variables = self.formulation.variables(states, names[len(states) :])
         shape = (len(self.basis.names(variables)), len(states))
         coef = _shaped(self.coef, "coef", shape, allow_nan=False)
-        error = _shaped(self.coef_error, "coef_error", shape)
-        given = {
-            "states": states,
-            "inputs": names[len(states) :],
-            "coef": coef,
-            "coef_error": _shaped(np.where(coef == 0, 0.0, error), "coef_error", shape),
-            "noise": _shaped(self.noise, "noise", shape[1:]),
-            "noise_memory": _shaped(self.noise_memory, "noise_memory", shape[1:]),
-            "model_error": _shaped(self.model_error, "model_error", shape[1:]),
-            "inclusion": _shaped(self.inclusion, "inclusion", shape),
-            "scale": _shaped(self.scale, "scale", shape[1:]),
-        }
+        error = np.where(coef == 0, 0.0, _shaped(self.coef_error, "coef_error", shape))
+        given = {"states": states, "inputs": names[len(states) :], "coef": coef}
+        given |= {name: _shaped(getattr(self, name), name, shape[1:]) for name in _BY_STATE}
+        given |= {"coef_error": _shaped(error, "coef_error", shape)}
+        given |= {"inclusion": _shaped(self.inclusion, "inclusion", shape)}
         for name, value in given.items():
             object.__setattr__(self, name, value)
 
@@ -366,14 +333,14 @@ class Model(Equations):
         integer(n, "sample: `n`", least=1, most=10_000_000)
         integer(seed, "sample: `seed`", least=0)
         random = np.random.default_rng(seed)
-        others = self.near.models[1:]
+        models = (self, *self.near.models[1:])
         # The model itself has Δ = 0.
         above = np.array([0.0, *self.near.scores[1:]])
         # Akaike weights: the criterion is −2 log-likelihood plus a price per term, so that exp(−Δ/2) is a
         # relative probability.
         weights = np.exp(-0.5 * above) / np.sum(np.exp(-0.5 * above))
         chosen = random.choice(len(weights), size=n, p=weights)
-        return [_drawn(self, random) if k == 0 else _drawn_near(self, others[k - 1], random) for k in chosen]
+        return [_drawn(self, models[k], random) for k in chosen]
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as JSON, whole or not at all; `cindy.load` reads it back."""
@@ -391,72 +358,49 @@ class Model(Equations):
             "inputs": list(self.inputs),
             "basis": self.basis.to_dict(),
             "formulation": self.formulation.to_dict(),
-            "coefficients": _by_name(self),
+            "coefficients": _coefficients(self),
             "parameters": _parameters(self),
-            "noise": json_value(self.noise.tolist()),
-            "noise_memory": json_value(self.noise_memory.tolist()),
-            "model_error": json_value(self.model_error.tolist()),
+            **{name: json_value(getattr(self, name).tolist()) for name in _BY_STATE},
             "diffusion": None if self.diffusion is None else self.diffusion.to_dict(),
             "inclusion": _inclusion(self),
             "covariance": json_value(
                 None if self.covariance is None else np.asarray(self.covariance).tolist()
             ),
-            "scale": json_value(self.scale.tolist()),
-            "gap": json_number(self.gap),
-            "radius": json_number(self.radius),
-            "violation": json_number(self.violation),
-            "constraints": list(self.constraints),
-            "findings": [
-                {"code": finding.code, "message": finding.message, "values": json_value(finding.values)}
-                for finding in self.findings
-            ],
-            "denoised": self.denoised,
-            "explained": {name: json_number(value) for name, value in self.explained.items()},
-            "settings": json_value(self.settings),
+            **{name: json_value(getattr(self, name)) for name in _AS_THEY_ARE},
+            "findings": [json_value(vars(finding)) for finding in self.findings],
             "result": None if self.result is None else self.result.to_dict(),
             "path": self.path.to_dict(),
             "near": self.near.to_dict(),
         }
 
 
-def _drawn(model: Model, random: np.random.Generator) -> Model:
-    """The model with coefficients and parameters drawn from their covariance, or else from their errors."""
-    places, names = np.flatnonzero(model.coef), list(model.parameters)
-    draw = np.concatenate([model.coef.ravel()[places], [model.parameters[name].value for name in names]])
-    covariance = model.covariance
-    if covariance is None:
-        errors = [*model.coef_error.ravel()[places], *(model.parameters[name].error for name in names)]
-        if not np.all(np.isfinite(errors)):
+def _drawn(model: Model, like: Model, random: np.random.Generator) -> Model:
+    """`model` with the terms of itself or of a near model, and numbers drawn for these.
+
+    Its own coefficients and parameters are drawn from their covariance, or else from their errors. Of a near
+    model coefficients alone are drawn, correlated as the white rows say.
+    """
+    places = np.flatnonzero(like.coef)
+    given = list(like.parameters.values())
+    draw = np.concatenate([like.coef.ravel()[places], [estimate.value for estimate in given]])
+    error = np.concatenate([like.coef_error.ravel()[places], [estimate.error for estimate in given]])
+    if like is model:
+        if model.covariance is None and not np.all(np.isfinite(error)):
             raise DataError("sample: the model has no standard errors to draw from. Identify it from data.")
-        covariance = np.diag(np.square(errors))
-    values, vectors = np.linalg.eigh(covariance)
-    draw = draw + vectors @ (np.sqrt(np.maximum(values, 0.0)) * random.standard_normal(len(draw)))
-    return _with_numbers(model, model, places, draw, names)
-
-
-def _drawn_near(model: Model, other: Model, random: np.random.Generator) -> Model:
-    """A near model with coefficients drawn from its standard errors, correlated as the white rows say."""
-    places = np.flatnonzero(other.coef)
-    coef, error = other.coef.ravel()[places], other.coef_error.ravel()[places]
-    root = None if model.fitted is None else model.fitted.correlations(places)
-    if not model.constraints and np.all(np.isfinite(error)):
+        covariance = np.diag(np.square(error)) if model.covariance is None else model.covariance
+        values, vectors = np.linalg.eigh(covariance)
+        draw = draw + vectors @ (np.sqrt(np.maximum(values, 0.0)) * random.standard_normal(len(draw)))
+    elif not model.constraints and np.all(np.isfinite(error[: len(places)])):
         normal = random.standard_normal(len(places))
-        coef = coef + error * (normal if root is None else root @ normal)
-    names = list(other.parameters)
-    values = np.array([other.parameters[name].value for name in names])
-    return _with_numbers(model, other, places, np.concatenate([coef, values]), names)
-
-
-def _with_numbers(model: Model, like: Model, places: Ints, numbers: Floats, names: list[str]) -> Model:
-    """`model` with the terms of `like` and these coefficients and parameters, as a model given by hand."""
+        root = None if model.fitted is None else model.fitted.correlations(places)
+        draw[: len(places)] += error[: len(places)] * (normal if root is None else root @ normal)
     coef = np.zeros(like.coef.size)
-    coef[places] = numbers[: len(places)]
-    values = dict(zip(names, numbers[len(places) :].tolist(), strict=True))
-    basis = like.basis.at(values) if values else like.basis
-    parameters = {name: Estimate(value, np.nan) for name, value in values.items()}
-    return replace(
-        model.with_coef(coef.reshape(like.coef.shape)), basis=basis, parameters=parameters, findings=()
-    )
+    coef[places] = draw[: len(places)]
+    numbers = dict(zip(like.parameters, draw[len(places) :].tolist(), strict=True))
+    basis = like.basis.at(numbers) if numbers else like.basis
+    parameters = {name: Estimate(value, np.nan) for name, value in numbers.items()}
+    changed = model.with_coef(coef.reshape(like.coef.shape))
+    return replace(changed, basis=basis, parameters=parameters, findings=())
 
 
 def _shaped(values: ArrayLike | None, name: str, shape: tuple[int, ...], *, allow_nan: bool = True) -> Floats:
@@ -471,16 +415,11 @@ def _shaped(values: ArrayLike | None, name: str, shape: tuple[int, ...], *, allo
     return array
 
 
-def _inclusion(model: Model) -> dict[str, dict[str, float | str | None]] | None:
+def _inclusion(model: Model) -> dict[str, dict[str, Any]] | None:
     """For every state, the terms of any of the compared models and their probability; None if unknown."""
     if np.isnan(model.inclusion).all():
         return None
-    return {
-        state: {
-            model.terms[i]: json_number(model.inclusion[i, j]) for i in np.flatnonzero(model.inclusion[:, j])
-        }
-        for j, state in enumerate(model.states)
-    }
+    return _by_name(model, model.inclusion != 0, lambda i, j: json_number(model.inclusion[i, j]))
 
 
 def _parameters(model: Model) -> dict[str, list[float | str | None]]:
@@ -488,12 +427,18 @@ def _parameters(model: Model) -> dict[str, list[float | str | None]]:
     return {name: [json_number(v) for v in estimate] for name, estimate in model.parameters.items()}
 
 
-def _by_name(model: Model) -> dict[str, dict[str, list[float | str | None]]]:
+def _coefficients(model: Model) -> dict[str, dict[str, Any]]:
     """For every state, the terms that are present: {term: [value, standard error]}."""
+    return _by_name(
+        model, model.support, lambda i, j: [json_number(v[i, j]) for v in (model.coef, model.coef_error)]
+    )
+
+
+def _by_name(
+    model: Model, where: NDArray[np.bool_], entry: Callable[[int, int], Any]
+) -> dict[str, dict[str, Any]]:
+    """{state: {term: entry}} of the marked places of `coef`."""
     return {
-        state: {
-            model.terms[i]: [json_number(model.coef[i, j]), json_number(model.coef_error[i, j])]
-            for i in np.flatnonzero(model.coef[:, j])
-        }
+        state: {model.terms[i]: entry(i, j) for i in np.flatnonzero(where[:, j]).tolist()}
         for j, state in enumerate(model.states)
     }

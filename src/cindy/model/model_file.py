@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from typing import Any
 
@@ -91,13 +91,10 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
 
     return model(
         data,
-        noise=np.array([to_float(v, "noise") for v in data["noise"]]),
-        noise_memory=_numbers(data.get("noise_memory"), "noise_memory"),
-        model_error=_numbers(data.get("model_error"), "model_error"),
         diffusion=_diffusion(data.get("diffusion")),
         inclusion=_inclusion(data.get("inclusion"), states, row),
-        covariance=_numbers(data.get("covariance"), "covariance"),
-        scale=np.array([to_float(v, "scale") for v in data["scale"]]),
+        **{name: _numbers(data[name], name) for name in ("noise", "scale")},
+        **{name: _numbers(data.get(name), name) for name in ("noise_memory", "model_error", "covariance")},
         constraints=to_names(data["constraints"], "constraints"),
         findings=_findings(data),
         denoised=bool(data.get("denoised", to_mapping(data.get("near", {}), "near").get("models"))),
@@ -155,12 +152,14 @@ def _diffusion(data: Any) -> Diffusion | None:
 
 
 def _parameters(data: Any) -> dict[str, Estimate]:
-    estimates = {}
-    for name, pair in to_mapping(data, "parameters").items():
-        if not isinstance(pair, list) or len(pair) != 2:
-            raise DataError(f'the parameter "{name}" must be [value, error], but is {pair!r}')
-        estimates[name] = Estimate(*(to_float(v, f'parameter "{name}"') for v in pair))
-    return estimates
+    parameters = to_mapping(data, "parameters")
+    return {name: _estimate(pair, f'the parameter "{name}"') for name, pair in parameters.items()}
+
+
+def _estimate(pair: Any, what: str) -> Estimate:
+    if not isinstance(pair, list) or len(pair) != 2:
+        raise DataError(f"{what} must be [value, error], but is {pair!r}")
+    return Estimate(*(to_float(v, what) for v in pair))
 
 
 def _inclusion(data: Any, states: tuple[str, ...], row: Mapping[str, int]) -> Floats | None:
@@ -168,30 +167,33 @@ def _inclusion(data: Any, states: tuple[str, ...], row: Mapping[str, int]) -> Fl
     if data is None:
         return None
     table = np.zeros((len(row), len(states)))
-    for j, state in enumerate(states):
-        for term, value in to_mapping(to_mapping(data, "inclusion").get(state), "inclusion").items():
-            if term not in row:
-                raise DataError(f'the inclusion of {state} names "{term}", which the basis does not have')
-            table[row[term], j] = to_float(value, "inclusion")
+    for place, _, value in _entries(data, "inclusion", states, row):
+        table[place] = to_float(value, "inclusion")
     return table
 
 
 def _matrices(data: Any, states: tuple[str, ...], row: Mapping[str, int]) -> tuple[Floats, Floats]:
     """The coefficients and their standard errors, (terms, states) each, from their names."""
     coef, error = np.zeros((len(row), len(states))), np.zeros((len(row), len(states)))
-    by_state = to_mapping(data, "coefficients")
+    for place, term, pair in _entries(data, "coefficients", states, row):
+        coef[place], error[place] = _estimate(pair, f'the coefficient of "{term}"')
+    return coef, error
+
+
+def _entries(
+    data: Any, what: str, states: tuple[str, ...], row: Mapping[str, int]
+) -> Iterator[tuple[tuple[int, int], str, Any]]:
+    """(place in a table of terms and states, term, value) of what a file has by state and term."""
+    by_state = to_mapping(data, what)
     if set(by_state) != set(states):
-        raise DataError(f"the coefficients must be those of {', '.join(states)}")
+        raise DataError(f"the {what} must be those of {', '.join(states)}")
     for j, state in enumerate(states):
-        for term, pair in to_mapping(by_state[state], "coefficients").items():
+        for term, value in to_mapping(by_state[state], what).items():
             if term not in row:
                 raise DataError(
-                    f'the equation of {state} has the term "{term}", which the basis does not have'
+                    f'the {what} of {state} name the term "{term}", which the basis does not have'
                 )
-            if not isinstance(pair, list) or len(pair) != 2:
-                raise DataError(f'the coefficient of "{term}" must be [value, error], but is {pair!r}')
-            coef[row[term], j], error[row[term], j] = (to_float(v, f'coefficient of "{term}"') for v in pair)
-    return coef, error
+            yield (row[term], j), term, value
 
 
 def _run_from_dict(data: Mapping[str, Any]) -> Run:

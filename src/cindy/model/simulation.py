@@ -3,16 +3,20 @@
 1. Inputs that are held jump at their samples. Cut the times there, so that each stretch is smooth.
 2. Ask LSODA for all samples of a stretch at once (Petzold, SIAM J. Sci. Stat. Comput. 4, 1983). It changes
    between an explicit and an implicit method as the equations need.
-3. If that fails, go sample by sample, to find at which time and for what reason the solution ends.
+3. If that fails, solve one half after the other, down to a single interval between two samples. Go through
+   it step by step, to find at which time and for what reason the solution ends. LSODA must not overstep
+   there: beyond the next sample it may leave the domain of F although the sample itself exists.
+4. Equations with switches are solved step by step from the start, as the integrator begins anew after each
+   switch (`switching`).
 
-Equations with switches are solved in `switching`, random paths in `ensemble`; maps are iterated.
+Random paths are in `ensemble`; maps are iterated.
 """
 
 from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,14 +29,11 @@ from cindy._check import counted, floats, integer, numbers, positive
 from cindy.basis import TIME, is_run
 from cindy.data import Held, Hold, Trajectory, as_hold, with_turns
 from cindy.errors import CindyError, DataError
-from cindy.model.equations import Equations, in_order
+from cindy.model.equations import Equations, start_of
 from cindy.model.matching import unmeasured
-from cindy.model.switching import Signal, SwitchedMotion, Switches, longest_step, switched_flow
+from cindy.model.switching import Signal, SwitchedMotion, first_switch, longest_step
 
 RightHandSide = Callable[[float, Any], Any]
-
-_EXCESS_WORK = -1
-"""The return code of LSODA when it has used up its steps."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,20 @@ def flow(
 
     scale: (states,) the usual size of each state, above zero
     """
-    bound = limits.growth * scale
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        # Step 2, and step 3 below.
-        rows = _at_once(rhs, start, t, scale, limits)
-        if rows is not None and np.all(np.abs(rows) <= bound):
-            return rows, None
-        return _one_by_one(rhs, start, t, names, scale, limits)
+    if isinstance(rhs, SwitchedMotion):
+        return _step_by_step(rhs, start, t, names, scale, limits)
+    rows = _at_once(rhs, start, t, scale, limits)
+    if rows is not None and np.all(np.abs(rows) <= limits.growth * scale):
+        return rows, None
+    if len(t) <= 2:
+        return _step_by_step(rhs, start, t, names, scale, limits)
+    # Step 3.
+    limits, middle = replace(limits, steps=max(1, limits.steps // 2)), len(t) // 2
+    rows, stopped = flow(rhs, start, t[: middle + 1], names, scale=scale, limits=limits)
+    if stopped is not None:
+        return rows, stopped
+    more, stopped = flow(rhs, rows[-1], t[middle:], names, scale=scale, limits=limits)
+    return np.concatenate([rows, more[1:]]), stopped
 
 
 def _at_once(rhs: RightHandSide, start: Floats, t: Floats, scale: Floats, limits: Limits) -> Floats | None:
@@ -110,30 +117,57 @@ def _at_once(rhs: RightHandSide, start: Floats, t: Floats, scale: Floats, limits
     return np.asarray(rows) if info["message"] == "Integration successful." else None
 
 
-def _one_by_one(
+def _step_by_step(
     rhs: RightHandSide, start: Floats, t: Floats, names: Sequence[str], scale: Floats, limits: Limits
 ) -> tuple[Floats, str | None]:
-    """The samples before the solution ends, and why it ends.
+    """The samples before the solution ends, and why it ends; from switch to switch if there are switches."""
+    from scipy.integrate import LSODA
 
-    LSODA steps beyond the next sample, and there may leave the domain of the right-hand side although the
-    sample itself exists. A second try from the last good sample, which may not overstep, decides.
-    """
-    bound = limits.growth * scale
-    solver = _solver(rhs, start, t[0], scale, limits, len(t))
-    rows = [start]
-    for before, upto in itertools.pairwise(t.tolist()):
-        row = _advance(solver, upto)
-        # Out of steps but within bounds: the solution oscillates too fast, and does not blow up.
-        if row is None and solver.get_return_code() == _EXCESS_WORK and np.all(np.abs(solver.y) <= bound):
-            return np.array(rows), _too_fast(solver.y, solver.t, names)
-        if row is None or not np.all(np.abs(row) <= bound):
-            watch = _Watch(rhs, bound)
-            solver = _solver(watch, rows[-1], before, scale, limits, len(t), longest=upto - before)
-            row = _advance(solver, upto)
-            if row is None or not np.all(np.abs(row) <= bound):
-                return np.array(rows), watch.reason(names, solver.y if row is None else row, upto)
-        rows.append(row)
+    switched = rhs if isinstance(rhs, SwitchedMotion) else None
+    longest = switched.longest if switched else np.inf
+    tolerances: Any = {"rtol": limits.rtol, "atol": limits.atol * scale}
+    bound, most = limits.growth * scale, limits.steps_per_sample(len(t))
+    watch = _Watch(rhs, bound)
+    solver: Any = None
+    rows, now, y, steps = [start], float(t[0]), start, 0
+    if switched is not None:
+        switched.begin(now, y, scale)
+    while len(rows) < len(t):
+        if solver is None:
+            # The history of a multistep method is invalid beyond a switch.
+            solver = LSODA(watch, now, y, float(t[-1]), max_step=longest, **tolerances)
+        if not _advanced(solver) or not np.all(np.abs(solver.y) <= bound):
+            return np.array(rows), watch.reason(names, solver.y, solver.t)
+        before, now, y, place, steps = now, solver.t, solver.y, None, steps + 1
+        if switched is not None or t[len(rows)] <= now:
+            curve = solver.dense_output()
+            if switched is not None:
+                now, place = first_switch(switched, curve, before, now, scale)
+                y = curve(now)
+            while len(rows) < len(t) and t[len(rows)] <= now:
+                rows.append(curve(t[len(rows)]))
+                steps = 0
+        if steps > most:
+            # Within bounds: the solution oscillates too fast, and does not blow up.
+            return np.array(rows), _too_fast(y, now, names)
+        if switched is not None and place is not None:
+            solver = None
+            switched.switch(place, now, y)
+            if switched.stuck:
+                where = f"t = {now:.6g} ({_state(y, names)})"
+                return np.array(rows), f"the equations switch too often to follow at {where}"
     return np.array(rows), None
+
+
+def _advanced(solver: Any) -> bool:
+    """Whether the solver took a step: not if it gave up, or if the right-hand side has no value."""
+    try:
+        solver.step()
+    except CindyError:
+        raise
+    except (ArithmeticError, ValueError):
+        return False
+    return bool(solver.status != "failed")
 
 
 def _iterates(
@@ -144,46 +178,15 @@ def _iterates(
     rows = [start]
     for k in range(len(t) - 1):
         try:
-            with np.errstate(all="ignore"):
-                row = np.array(step(float(t[k]), rows[-1]), dtype=np.float64)
+            row = np.array(step(float(t[k]), rows[-1]), dtype=np.float64)
         except CindyError:
             raise
         except (ArithmeticError, ValueError):
             row = np.full(len(start), np.nan)
         if not np.all(np.abs(row) <= bound):
-            return np.array(rows), _blown_up(row, float(t[k + 1]), names, bound)
+            return np.array(rows), blown_up(row, float(t[k + 1]), names, bound)
         rows.append(row)
     return np.array(rows), None
-
-
-def _solver(
-    rhs: RightHandSide,
-    start: Floats,
-    begin: float,
-    scale: Floats,
-    limits: Limits,
-    samples: int,
-    *,
-    longest: float = 0.0,
-) -> Any:
-    from scipy.integrate import ode
-
-    atol: Any = limits.atol * scale
-    steps = limits.steps_per_sample(samples)
-    solver = ode(rhs)
-    solver.set_integrator("lsoda", rtol=limits.rtol, atol=atol, nsteps=steps, max_step=longest)
-    return solver.set_initial_value(start, begin)
-
-
-def _advance(solver: Any, upto: float) -> Floats | None:
-    """The state at `upto`; None where the solver gave up or the right-hand side has no value."""
-    try:
-        row = np.array(solver.integrate(upto), dtype=np.float64)
-    except CindyError:
-        raise
-    except (ArithmeticError, ValueError):
-        return None
-    return row if solver.successful() else None
 
 
 class _Watch:
@@ -205,11 +208,11 @@ class _Watch:
     def reason(self, names: Sequence[str], row: Floats, upto: float) -> str:
         """Why the solution ends: at the last argument, or at `row`, its value at the time `upto`."""
         if not np.all(np.abs(self.where) <= self.bound):
-            return _blown_up(self.where, self.when, names, self.bound)
+            return blown_up(self.where, self.when, names, self.bound)
         if not np.all(np.isfinite(self.slope)):
             return f"the right-hand side has no value at t = {self.when:.6g} ({_state(self.where, names)})"
         if not np.all(np.abs(row) <= self.bound):
-            return _blown_up(row, upto, names, self.bound)
+            return blown_up(row, upto, names, self.bound)
         return _too_fast(self.where, self.when, names)
 
 
@@ -220,7 +223,8 @@ def _too_fast(row: Floats, when: float, names: Sequence[str]) -> str:
     )
 
 
-def _blown_up(row: Floats, when: float, names: Sequence[str], bound: Floats) -> str:
+def blown_up(row: Floats, when: float, names: Sequence[str], bound: Floats) -> str:
+    """Which state left its bounds, and when."""
     worst = int(np.argmax(np.where(np.isnan(row), np.inf, np.abs(row) / bound)))
     return f"{names[worst]} blew up at t = {when:.6g}: it left the bounds ±{bound[worst]:.3g}"
 
@@ -255,15 +259,12 @@ def simulate(
     # Times must be finite and increase, which the constructor of a trajectory checks.
     times = Trajectory(times, np.zeros(np.shape(times))).t
     hold = as_hold(hold, "simulate: `hold`")
+    own = times
     if u_t is not None:
-        all_times, inputs = _with_own_times(times, u, u_t, hold)
-        solved = simulate(model, x0, all_times, inputs, hold=hold, v0=v0, run=run, limits=limits, path=path)
-        wanted = np.isin(solved.t, times)
-        u = None if solved.u is None else solved.u[wanted]
-        return replace(solved, t=solved.t[wanted], x=solved.x[wanted], u=u)
-    start = _start(model, x0, v0)
-    u = without_time(model, u, times)
-    signal = all_inputs(model, u, times, run, hold)
+        own, u = _measured(times, u, u_t, hold)
+    start = start_of(model, x0, v0, "simulate")
+    u = without_time(model, u, own)
+    signal = all_inputs(model, u, own, run, hold)
     # A model written by hand does not know the size of its states; the start is the only hint.
     largest = float(np.max(np.abs(start))) or 1.0
     scale = np.where(model.scale > 0, model.scale, largest)
@@ -273,31 +274,33 @@ def simulate(
         scale = np.concatenate([scale, np.full(d, max(largest, float(np.max(scale))))])
     scale = np.maximum(scale, np.abs(start))
     solve = partial(path or (_iterates if model.formulation.discrete else flow), names=names, limits=limits)
-    switches = None if model.formulation.discrete else model.switches
-    rows, stopped = start[None], None
-    for first, last, held in _smooth_stretches(model, u, times, run, hold, signal):
-        span = times[first : last + 1]
-        if switches is None or path is not None:
-            more, stopped = solve(_right_hand_side(model, held), rows[-1], span, scale=scale)
-        else:
-            longest = longest_step(times)
-            more, stopped = _switched(model, switches, held, rows[-1], span, longest, names, scale, limits)
-        rows = np.concatenate([rows, more[1:]])
+    rows, state, stopped = [start[None]], start, None
+    # Step 1.
+    jumps = () if model.formulation.discrete else _jumps(u, own, hold)
+    edges = np.unique([times[0], *(s for s in jumps if times[0] < s < times[-1]), times[-1]])
+    for begin, end in itertools.pairwise(edges.tolist()):
+        held = signal if signal is None or len(edges) == 2 else _constant(signal(begin))
+        rhs = _right_hand_side(model, held, longest_step(times) if path is None else None)
+        inside = times[(times > begin) & (times <= end)]
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            span = np.union1d([begin, end], inside)
+            more, stopped = solve(rhs, state, span, scale=scale)
+        rows.append(more[1:][np.isin(span[1 : len(more)], inside)])
+        state = more[-1]
         if stopped is not None:
             break
-    times = times[: len(rows)]
+    x = np.concatenate(rows)[:, :d]
+    times = times[: len(x)]
     values = None if signal is None else [signal(s) for s in times]
     given = tuple(name for name in model.inputs if name != TIME) or None
-    return Trajectory(times, rows[:, :d], model.states, u=values, inputs=given, hold=hold, stopped=stopped)
+    return Trajectory(times, x, model.states, u=values, inputs=given, hold=hold, stopped=stopped)
 
 
-def _with_own_times(
+def _measured(
     t: Floats, u: Callable[[float], ArrayLike] | ArrayLike | None, u_t: ArrayLike, hold: Hold
-) -> tuple[Floats, Callable[[float], ArrayLike] | Floats]:
-    """The times of a solution whose inputs were sampled at other times, and the inputs there.
-
-    Inputs jump or bend at their samples, which therefore become times of the solution as well.
-    """
+) -> tuple[Floats, Floats]:
+    """The times at which inputs were measured that have times of their own, and the inputs there."""
     if u is None or callable(u):
         raise DataError("simulate: `u_t` gives the times of sampled inputs, so `u` must hold their values.")
     given = Trajectory(u_t, np.asarray(u))
@@ -306,87 +309,33 @@ def _with_own_times(
     if not len(own) or t[0] < own[0] or (t[-1] > own[-1] and hold != "zero"):
         span = f"known for t = {own[0]:g} … {own[-1]:g}" if len(own) else "missing at every sample"
         raise DataError(f"simulate: the inputs are {span}, but the times are {t[0]:g} … {t[-1]:g}.")
-    all_times, own = with_turns(t, own, values, hold)
-    signal = Held(own, values, hold)
-    return (t, signal) if hold == "band" else (all_times, signal.at(all_times))
+    return with_turns(t, own, values, hold)[1], values
 
 
-def _switched(
-    model: Equations,
-    switches: Switches,
-    signal: Signal | None,
-    start: Floats,
-    t: Floats,
-    longest: float,
-    names: Sequence[str],
-    scale: Floats,
-    limits: Limits,
-) -> tuple[Floats, str | None]:
-    """The solution of equations with switches, and why it ended early if it did."""
-    given = len(model.states) + len(model.rates)
-    clock = model.inputs.index(TIME) if TIME in model.inputs else None
-    motion = SwitchedMotion(switches, model.order, len(model.states), given, clock, signal)
-    bound = limits.growth * scale
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        rows, reason, (when, where) = switched_flow(
-            motion, start, t, longest=longest, scale=scale, rtol=limits.rtol, atol=limits.atol,
-            steps=limits.steps_per_sample(len(t)) * len(t),
-        )  # fmt: skip
-    outside = np.flatnonzero(~np.all(np.abs(rows) <= bound, axis=1))
-    if len(outside):
-        first = int(outside[0])
-        return rows[: max(first, 1)], _blown_up(rows[first], float(t[first]), names, bound)
-    return rows, None if reason is None else f"{reason} at t = {when:.6g} ({_state(where, names)})"
-
-
-def _smooth_stretches(
-    model: Equations,
-    u: Callable[[float], ArrayLike] | ArrayLike | None,
-    t: Floats,
-    run: str | None,
-    hold: Hold,
-    signal: Signal | None,
-) -> Iterator[tuple[int, int, Signal | None]]:
-    """First and last sample of the stretches over which inputs are smooth, and the inputs there (step 1).
+def _jumps(u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats, hold: Hold) -> Floats:
+    """The times at which held inputs jump.
 
     An integrator that starts anew after each jump of the inputs keeps its order. One that steps across does
     not, and may miss a short pulse.
     """
-    if hold != "zero" or u is None or callable(u) or model.formulation.discrete or len(t) < 2:
-        yield 0, len(t) - 1, signal
-        return
+    if hold != "zero" or u is None or callable(u):
+        return np.zeros(0)
     rows = np.asarray(u, dtype=np.float64).reshape(len(t), -1)
-    jumps = np.flatnonzero((np.diff(rows, axis=0) != 0).any(axis=1)) + 1
-    for first, last in itertools.pairwise(np.unique([0, *jumps, len(t) - 1]).tolist()):
-        yield first, last, all_inputs(model, Held(t[:1], rows[first : first + 1], hold), t, run, hold)
+    return np.asarray(t[1:][(np.diff(rows, axis=0) != 0).any(axis=1)])
 
 
-def _start(model: Equations, x0: ArrayLike | Mapping[str, float], v0: ArrayLike | None) -> Floats:
-    """The state to start from: positions, and velocities after them for order 2."""
-    d = len(model.states)
-    names = model.states
-    if isinstance(x0, Mapping) and len(x0) == 2 * d and model.order == 2:
-        names += tuple(f"{name}'" for name in names)
-    start = floats(in_order(x0, names, "simulate: x0"), "simulate: x0", ndim=1)
-    if model.order == 2 and len(start) == d:
-        rest = np.zeros(d) if v0 is None else in_order(v0, model.states, "simulate: v0")
-        start = np.concatenate([start, floats(rest, "simulate: v0", ndim=1)])
-    elif v0 is not None:
-        why = "x0 holds velocities already" if model.order == 2 else "the equations are of first order"
-        raise DataError(f"simulate: `v0` must be left out: {why}.")
-    if len(start) != model.order * d:
-        expected = f"{d} values ({', '.join(model.states)})" + (
-            f", with as many in v0, or {2 * d}" * (model.order == 2)
-        )
-        hint = f" {', '.join(model.hidden)}: `smooth` estimates it from data." if model.hidden else ""
-        raise DataError(f"simulate: x0 must have {expected}, but there are {len(start)} in all.{hint}")
-    return start
+def _constant(values: Sequence[float]) -> Signal:
+    return lambda s: values
 
 
-def _right_hand_side(model: Equations, signal: Signal | None) -> RightHandSide:
-    """The compiled equations in first-order form, as (t, array) → list."""
+def _right_hand_side(model: Equations, signal: Signal | None, longest: float | None) -> RightHandSide:
+    """The compiled equations in first-order form, as (t, array) → list; with their switches if they have any.
+
+    longest: step of an integrator that goes from switch to switch; None for one that does not
+    """
     rhs, d, rates = model.rhs, len(model.states), bool(model.rates)
+    if longest is not None and not model.formulation.discrete and model.switches is not None:
+        return SwitchedMotion(model.switches, signal, longest)
     if model.order == 1:
         if signal is None:
             return lambda s, x: rhs(s, x.tolist())

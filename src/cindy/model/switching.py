@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from cindy._arrays import Floats
-from cindy.basis import COMPARISONS, Expression, Factor, Term, compile_rhs
+from cindy.basis import COMPARISONS, TIME, Expression, Factor, Term, compile_rhs
 
 Compiled = Callable[[float, Any, Any], list[float]]
 Signal = Callable[[float], Sequence[float]]
@@ -61,11 +61,12 @@ class Switches:
 
     rhs: (t, x, u + modes) → the right-hand sides; surfaces: likewise → g of every mode
     slopes: likewise → ∂g/∂x and then ∂g/∂u of every mode, flat
-    count: of the modes; width: number of slopes for each
+    count: of the modes; variables: those of the terms, the first `given` of which are in x
     """
 
     count: int
-    width: int
+    variables: tuple[str, ...]
+    given: int
     rhs: Compiled
     surfaces: Compiled
     slopes: Compiled
@@ -89,7 +90,7 @@ class Switches:
 
         slopes = [g.derivative(name) for g in surfaces for name in variables]
         rhs = compile_rhs(smooth, coef[used], names, given)
-        return cls(len(surfaces), len(variables), rhs, compiled(list(surfaces)), compiled(slopes))
+        return cls(len(surfaces), variables, given, rhs, compiled(list(surfaces)), compiled(slopes))
 
 
 def _mode(k: int) -> str:
@@ -166,25 +167,30 @@ def _difference(a: Expression, b: Expression) -> Expression:
 class SwitchedMotion:
     """The equations in the present modes as y' = f(t, y), and the conditions for a mode to change.
 
-    order, states: of the equations; signal: the inputs; given: how many values of y terms may depend on
-    time: the place of the time among the inputs, or None
+    signal: the inputs
+    longest: step of the integrator, by `longest_step` of the whole solution
     modes: s of every switch, ±1; sliding: the switches along whose surfaces the solution slides
     """
 
     switches: Switches
-    order: int
-    states: int
-    given: int
-    time: int | None
     signal: Signal | None
+    longest: float
     modes: list[float] = field(default_factory=list)
     sliding: list[int] = field(default_factory=list)
+    _last: float = -np.inf
+    _idle: int = 0
+
+    @property
+    def given(self) -> int:
+        """How many values of y terms may depend on."""
+        return self.switches.given
 
     def value(self, s: float, y: Floats, modes: list[float]) -> Floats:
         """f for these modes."""
         values: list[float] = y.tolist()
         right = self.switches.rhs(s, values[: self.given], self._inputs(s) + modes)
-        return np.array(right if self.order == 1 else values[self.states :] + right)
+        # In x'' = F the rates, which are the derivatives of the positions, follow these in y.
+        return np.array(values[len(right) :] + right)
 
     def surfaces(self, s: float, y: Floats) -> Floats:
         values: list[float] = y.tolist()[: self.given]
@@ -194,15 +200,16 @@ class SwitchedMotion:
         """∂g/∂y, (switches, given), and ∂g/∂t with the inputs as they move, (switches,)."""
         values: list[float] = y.tolist()[: self.given]
         flat = self.switches.slopes(s, values, self._inputs(s) + self.modes)
-        table = np.array(flat).reshape(self.switches.count, self.switches.width)
+        table = np.array(flat).reshape(self.switches.count, -1)
         by_inputs = table[:, self.given :]
         moving = np.zeros(self.switches.count)
         if by_inputs.any():
             # Inputs may be any function of time, so that their rates are taken by differences.
             step = 1e-6 * max(abs(s), 1.0)
             rate = list((np.array(self._inputs(s + step)) - np.array(self._inputs(s))) / step)
-            if self.time is not None:
-                rate.insert(self.time, 1.0)
+            inputs = self.switches.variables[self.given :]
+            if TIME in inputs:
+                rate.insert(inputs.index(TIME), 1.0)
             moving = by_inputs @ np.array(rate)
         return table[:, : self.given], moving
 
@@ -275,6 +282,7 @@ class SwitchedMotion:
 
     def switch(self, place: int, s: float, y: Floats) -> None:
         """Change a mode when the value of `watched` at this place has reached zero."""
+        self._last, self._idle = s, self._idle + 1 if s <= self._last else 0
         count, slid = self.switches.count, len(self.sliding)
         if place < count:
             self.decide(place, s, y)
@@ -284,57 +292,18 @@ class SwitchedMotion:
         self.sliding = [j for j in self.sliding if j != k]
         self.modes[k] = 1.0 if place < count + slid else -1.0
 
+    @property
+    def stuck(self) -> bool:
+        """Whether modes change without end at one time: several switches may act at once, not a hundred."""
+        return self._idle > _SURFACE.at_once
+
 
 def longest_step(t: Floats) -> float:
     """The longest step of the integrator for a solution at these times."""
     return min(float(np.max(np.diff(t), initial=0.0)), float(t[-1] - t[0]) / _SURFACE.least_steps) or np.inf
 
 
-def switched_flow(
-    motion: SwitchedMotion,
-    start: Floats,
-    t: Floats,
-    *,
-    longest: float,
-    scale: Floats,
-    rtol: float,
-    atol: float,
-    steps: int,
-) -> tuple[Floats, str | None, tuple[float, Floats]]:
-    """The solution at the first k ≥ 1 of the times, why it ended early if it did, and where.
-
-    longest: step of the integrator, by `longest_step` of the solution of which these times may be a part
-    """
-    from scipy.integrate import LSODA
-
-    rows, now, y, idle = [start], float(t[0]), start, 0
-    motion.begin(now, y, scale)
-    while len(rows) < len(t):
-        # Step 1. Begin anew after every switch, beyond which the history of a multistep method is invalid.
-        solver = LSODA(motion, now, y, float(t[-1]), rtol=rtol, atol=atol * scale, max_step=longest)
-        before = now
-        place: int | None = None
-        while place is None and len(rows) < len(t):
-            old = solver.t
-            solver.step()
-            steps -= 1
-            if solver.status == "failed" or steps < 0 or not np.all(np.isfinite(solver.y)):
-                return np.array(rows), "the solution changes too fast to follow", (solver.t, solver.y)
-            curve = solver.dense_output()
-            now, place = _first_switch(motion, curve, old, solver.t, scale)
-            while len(rows) < len(t) and t[len(rows)] <= now:
-                rows.append(curve(t[len(rows)]))
-            y = curve(now)
-        # Several switches may act at one time, but not a hundred.
-        idle = idle + 1 if now <= before else 0
-        if idle > _SURFACE.at_once:
-            return np.array(rows), "the equations switch too often to follow", (now, y)
-        if place is not None:
-            motion.switch(place, now, y)
-    return np.array(rows), None, (now, y)
-
-
-def _first_switch(
+def first_switch(
     motion: SwitchedMotion, curve: Callable[[float], Floats], begin: float, end: float, scale: Floats
 ) -> tuple[float, int | None]:
     """When a value of `watched` first reaches zero within a step, and its place; else `end` and None."""

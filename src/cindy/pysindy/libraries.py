@@ -79,10 +79,6 @@ def terms_of(library: Any, variables: Variables) -> list[Term]:
         return list(_waves(library, variables))
     if isinstance(library, theirs.CustomLibrary):
         return [(factor,) if factor else () for factor in _calls(library, variables)]
-    inner = _pointwise(library)
-    if inner is not None:
-        bias: list[Term] = [()] if library.include_bias else []
-        return bias + terms_of(inner, variables)
     parts = _parts(library, variables)
     if parts is None:
         return [(factor,) for factor in _columns(library, variables)]
@@ -108,10 +104,6 @@ def basis_of(library: Any, variables: Variables) -> Basis:
             for f in _calls(library, variables)
         ]
         return reduce(add, calls)
-    inner = _pointwise(library)
-    if inner is not None:
-        basis = basis_of(inner, variables)
-        return Polynomial(0) + basis if library.include_bias else basis
     parts = _parts(library, variables)
     if parts is None:
         return Library(library)
@@ -182,6 +174,10 @@ def _parts(library: Any, variables: Variables) -> list[list[tuple[Any, Variables
     """A library as a sum of products of libraries, each over some of the variables; None if it is neither."""
     if isinstance(library, theirs.ConcatLibrary):
         return [[(part, variables)] for part in library.libraries]
+    inner = _pointwise(library)
+    if inner is not None:
+        constant = [theirs.PolynomialLibrary(degree=0)] if library.include_bias else []
+        return [[(part, variables)] for part in (*constant, inner)]
     if not isinstance(library, (theirs.TensoredLibrary, theirs.GeneralizedLibrary)):
         return None
     inputs = getattr(library, "inputs_per_library", None)

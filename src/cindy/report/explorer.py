@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 from cindy._arrays import Floats, Ints
-from cindy.basis import TIME, Language, Plan, Term, listed, statements
+from cindy.basis import TIME, Language, Plan, Term, pretty, statements
 from cindy.data import Trajectory
 from cindy.errors import CindyError, DataError
 from cindy.export import definition, term_markup
-from cindy.model import Denoised, Diagnostics, Model, difference, equation_labels, named_term
+from cindy.model import Denoised, Diagnostics, Model, difference
 from cindy.report.figures import Shown, lowered, plain
 
 __all__ = ["explorer", "near_models", "terms_as_code"]
@@ -220,18 +220,11 @@ def near_models(model: Model, offered: dict[str, Any] | None) -> list[dict[str, 
     """Near models: how much worse they are, what differs, and their index in the explorer."""
     index = {offer["near"]: k for k, offer in enumerate((offered or {"models": []})["models"])}
     rows = []
-    for k, other in enumerate(model.near):
-        added, dropped = other.support & ~model.support, model.support & ~other.support
-        if not added.any() and not dropped.any():
-            continue
-        changes = [
-            *(f"+ {named_term(model, i)} in {equation_labels(model)[j]}" for i, j in np.argwhere(added)),
-            *(f"− {named_term(model, i)} in {equation_labels(model)[j]}" for i, j in np.argwhere(dropped)),
-        ]
-        worse = f"{model.near.scores[k]:.1f}"
-        rows.append(
-            {"worse": worse, "changes": lowered(model, listed(changes, most=6)), "number": index.get(k)}
-        )
+    for k, (other, score) in enumerate(zip(model.near, model.near.scores, strict=True)):
+        changes = difference(model, other, most=6)
+        if changes:
+            shown = lowered(model, pretty(changes))
+            rows.append({"worse": f"{score:.1f}", "changes": shown, "number": index.get(k)})
     return rows[:8]
 
 

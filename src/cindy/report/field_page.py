@@ -12,8 +12,8 @@ from cindy._check import counted
 from cindy.basis import axis_label, pretty
 from cindy.data import Field
 from cindy.model import FieldComparison, Model, compare_fields, determination, diagnose_fields
-from cindy.report.figures import minus, percent, plain, power, thinned
-from cindy.report.page import certificate, common, sentences
+from cindy.report.figures import minus, percent, plain, thinned
+from cindy.report.page import certificate, common, noise_row, sentences
 
 __all__ = ["field_contents"]
 
@@ -176,20 +176,10 @@ def _table(values: Floats, rows: list[int], columns: list[int]) -> list[list[flo
 
 
 def _noise(model: Model, compared: Sequence[FieldComparison]) -> Iterator[dict[str, str]]:
-    for j, spread in enumerate(_spread(model, compared)):
-        state, noise = model.states[j], model.noise[j]
-        left = [
-            comparison.field[state] - comparison.solved[state] for comparison in compared if comparison.solved
-        ]
-        rest = np.sqrt(np.nanmean(np.concatenate([v.ravel() for v in left]) ** 2)) if left else np.nan
-        known = np.isfinite(noise)
-        yield {
-            "state": pretty(state),
-            "noise": power(float(noise)) if known else "unknown",
-            "share": percent(noise / spread) if known and spread > 0 else "",
-            "residual": power(float(rest)) if np.isfinite(rest) else "",
-            "error": "",
-        }
+    for state, noise, spread in zip(model.states, model.noise, _spread(model, compared), strict=True):
+        left = [np.ravel(each.field[state] - each.solved[state]) for each in compared if each.solved]
+        rest = np.sqrt(np.nanmean(np.concatenate(left) ** 2)) if left else np.nan
+        yield noise_row(state, noise, spread, rest)
 
 
 def _spread(model: Model, compared: Sequence[FieldComparison]) -> Floats:

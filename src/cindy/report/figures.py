@@ -94,6 +94,12 @@ class Shown:
         return min(range(len(self.still)), key=lambda k: len(self.still[k]), default=0)
 
     @property
+    def stopped(self) -> list[str]:
+        """A sentence for each of the first solutions that do not reach the end of the data."""
+        reasons = self.compared.stopped[:3]
+        return [f"A solution did not reach the end of the data: {reason}." for reason in reasons]
+
+    @property
     def names(self) -> list[str]:
         """The names of the trajectories, and which states do not move in them."""
         names = []
@@ -115,14 +121,16 @@ def trajectories(model: Model, data: Sequence[Trajectory]) -> Shown:
     compared = compare(model, list(shown.values()))
     # The dots are measurements only, without values that were filled in for the comparison.
     shown = {k: beginning(data[k], most) if whole[k] is not data[k] else run for k, run in shown.items()}
-    bands = [_Band.of(model, solution) for solution in compared.solutions if model.diffusion is not None]
+    bands: list[_Band] = []
+    if model.diffusion is not None:
+        bands = [(solution.measured, *band(model, solution)) for solution in compared.solutions]
     share = _SIZES.most_numbers // (max(len(shown), 1) * (len(model.states) + 1))
     series = []
     for i, (k, run) in enumerate(shown.items()):
         own = [n for n, s in enumerate(compared.solutions) if s.trajectory == i]
         base = _series(model, run, [compared.solutions[n] for n in own], k + 1, share)
         series.append(base | {"band": _outlines([bands[n] for n in own]) if bands else None})
-    inside = np.concatenate([band.inside for band in bands]) if bands else np.zeros(0)
+    inside = np.concatenate([_inside(*each) for each in bands]) if bands else np.zeros(0)
     cut = sum(run.t[-1] < data[k].t[-1] for k, run in shown.items())
     share_inside = float(np.mean(inside)) if len(inside) else np.nan
     still = _still(model.states, list(shown.values()))
@@ -147,29 +155,21 @@ def _still(states: Sequence[str], runs: Sequence[Trajectory]) -> list[dict[str, 
     ]
 
 
-@dataclass(frozen=True, eq=False)
-class _Band:
-    """The band of 90 % of the measurements of paths with kicks, and which samples of the data lie in it."""
+_Band = tuple[Trajectory, Floats, Floats]
+"""Samples, and the lower and upper edge of 90 % of the measurements of paths with kicks."""
 
-    t: Floats
-    low: Floats
-    high: Floats
-    inside: NDArray[np.bool_]
 
-    @classmethod
-    def of(cls, model: Model, solution: Solution) -> _Band:
-        low, high = band(model, solution)
-        # The paths begin at the first sample, which lies in the band by construction.
-        y = solution.measured.x[1:]
-        seen = np.isfinite(y) & np.isfinite(low[1:])
-        return cls(solution.measured.t, low, high, ((low[1:] <= y) & (y <= high[1:]))[seen])
+def _inside(measured: Trajectory, low: Floats, high: Floats) -> NDArray[np.bool_]:
+    """Whether samples lie in the band; the first does by construction, and is left out."""
+    y, low, high = measured.x[1:], low[1:], high[1:]
+    return np.asarray(((low <= y) & (y <= high))[np.isfinite(y) & np.isfinite(low)])
 
 
 def _outlines(bands: Sequence[_Band]) -> dict[str, Any]:
     """The closed outlines of the bands, one after the other: {"t": …, "x": a list for each state}."""
-    gap = np.full((1, bands[0].low.shape[1]), np.nan)
-    t = np.concatenate([[*band.t, *band.t[::-1], np.nan] for band in bands])
-    x = np.concatenate([part for band in bands for part in (band.high, band.low[::-1], gap)])
+    gap = np.full((1, bands[0][0].dimension), np.nan)
+    t = np.concatenate([[*run.t, *run.t[::-1], np.nan] for run, _, _ in bands])
+    x = np.concatenate([part for _, low, high in bands for part in (high, low[::-1], gap)])
     return {"t": plain(t, 7), "x": [plain(column, 4) for column in x.T]}
 
 

@@ -42,7 +42,7 @@ from cindy.report import figures
 from cindy.report.explorer import explorer, near_models, terms_as_code
 from cindy.report.figures import minus, percent, power
 
-__all__ = ["certificate", "common", "contents", "sentences"]
+__all__ = ["certificate", "common", "contents", "noise_row", "sentences"]
 
 _PACKAGES = ("cindy", "numpy", "scipy", "highspy", "plotly")
 _DENSE = 24
@@ -85,7 +85,7 @@ def contents(
         "lead": _lead(model, data),
         "code": terms_as_code(model, offered, _terms(model)),
         "highlights": list(_highlights(model, excerpt, diagnostics, shown)),
-        "messages": sentences(diagnostics.findings, _stopped(shown)),
+        "messages": sentences(diagnostics.findings, shown.stopped),
         "solutions": _solutions(model, data, shown),
         "names": shown.names,
         "opened": shown.opened,
@@ -232,7 +232,7 @@ def _highlights(
         sizes = np.sqrt(model.diffusion.coef[0]) if model.diffusion.additive else model.model_error
         shares = ", ".join(f"{size:.2g}" for size in sizes[:4])
         yield shares, "size of the kicks", "standard deviation per root of time, on average"
-    spread = _spread(data)
+    spread = np.nanstd(np.vstack([run.x for run in data]), axis=0)
     relative = diagnostics.noise / np.where(spread > 0, spread, np.inf)
     measured = np.array([state not in model.hidden for state in model.states])
     if measured.any() and np.all(np.isfinite(diagnostics.noise[measured])):
@@ -331,11 +331,6 @@ def _looked_at(data: Sequence[Trajectory], excerpt: Sequence[Trajectory]) -> str
     return f"Residuals and R² are those of {used:,} of the {total:,} samples, spread evenly over the data."
 
 
-def _stopped(shown: figures.Shown) -> list[str]:
-    reasons = shown.compared.stopped[:3]
-    return [f"A solution did not reach the end of the data: {reason}." for reason in reasons]
-
-
 def _residual_of(model: Model) -> str:
     """What the residuals of the page are, for a sentence."""
     if model.denoised and model.diffusion is not None:
@@ -397,21 +392,26 @@ def _certificate(model: Model, diagnostics: Diagnostics) -> Iterator[str | Marku
 
 def _noise(model: Model, data: Sequence[Trajectory], diagnostics: Diagnostics) -> Iterator[dict[str, str]]:
     """The rows of the table of noise."""
-    for j, spread in enumerate(_spread(data)):
-        noise = diagnostics.noise[j]
-        hidden = model.states[j] in model.hidden
-        known = np.isfinite(noise) and not hidden
-        yield {
-            "state": pretty(model.states[j]),
-            "noise": "not measured" if hidden else power(noise) if known else "unknown",
-            "share": percent(noise / spread) if known and spread > 0 else "",
-            "residual": "" if hidden else power(float(diagnostics.rms[j])),
-            "error": power(float(model.model_error[j])) if np.isfinite(model.model_error[j]) else "",
-        }
+    spreads = np.nanstd(np.vstack([run.x for run in data]), axis=0)
+    for j, (state, spread) in enumerate(zip(model.states, spreads, strict=True)):
+        if state in model.hidden:
+            row = noise_row(state, np.nan, spread, np.nan) | {"noise": "not measured"}
+        else:
+            row = noise_row(state, diagnostics.noise[j], spread, diagnostics.rms[j])
+        error = float(model.model_error[j])
+        yield row | {"error": power(error) if np.isfinite(error) else ""}
 
 
-def _spread(data: Sequence[Trajectory]) -> Any:
-    return np.nanstd(np.vstack([run.x for run in data]), axis=0)
+def noise_row(state: str, noise: float, spread: float, residual: float) -> dict[str, str]:
+    """A row of the table of noise; NaN where a number is unknown."""
+    known = np.isfinite(noise)
+    return {
+        "state": pretty(state),
+        "noise": power(float(noise)) if known else "unknown",
+        "share": percent(noise / spread) if known and spread > 0 else "",
+        "residual": power(float(residual)) if np.isfinite(residual) else "",
+        "error": "",
+    }
 
 
 def _settings(model: Model, diagnostics: Diagnostics) -> Iterator[tuple[str, str, str]]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from cindy import _check
 from cindy._arrays import Floats
-from cindy._files import write_text
 from cindy.basis import Polynomial, Trigonometric
 from cindy.errors import DataError
 from cindy.systems.system import System
@@ -373,19 +372,10 @@ def sir(*, infection: float = 1.5, recovery: float = 0.4) -> System:
 
 
 KINETICS = Path(__file__).with_name("kinetics.csv")
-"""Concentrations in 24 runs of an enzyme reaction, every 0.1 time units, 1 % noise (`write_kinetics`)."""
+"""Concentrations in 24 runs of an enzyme reaction, every 0.1 time units, 1 % noise: those that
+`tests/test_cli.py` simulates."""
 
 
 def kinetics() -> System:
     """The reaction behind the data; binding is faster than in the paper, so that every rate is visible."""
     return michaelis_menten(binding=2.0, release=0.5, catalysis=1.0)
-
-
-def write_kinetics(path: Path = KINETICS) -> None:
-    """Write the data set of the demonstration."""
-    runs = kinetics().simulate(seed=2021, noise=0.01, trajectories=24, points=1224, horizon=5.0)
-    lines = ["run,t," + ",".join(runs[0].states)]
-    for k, run in enumerate(runs, start=1):
-        for t, row in zip(run.t, run.x, strict=True):
-            lines.append(f"{k},{t:.6g}," + ",".join(f"{value:.6g}" for value in row))
-    write_text(path, "\n".join(lines) + "\n", "the data set")
