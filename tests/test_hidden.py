@@ -407,3 +407,26 @@ def test_states_may_become_as_large_as_other_data_say(positions):
     """First values of a fifth derivative may be a tenth of it; then the truth would count as run away."""
     motion = Integral().motion(positions, Polynomial(1))
     assert (replace(motion, sizes=motion.bounds).bounds == 10 * motion.bounds).all()
+
+
+@pytest.fixture(scope="module")
+def driven() -> cindy.Model:
+    """v' = −14.4 q − 0.04 v + 14.4 u, its v hidden, in noise far below what the search leaves on its way."""
+    rng, t, tones = np.random.default_rng(0), 0.1 * np.arange(400), np.arange(0.25, 20.0, 0.39)[:, None]
+    waves = np.exp(1j * (tones * t + rng.uniform(0, 2 * np.pi, tones.shape))) / 8
+    forced = np.sum((14.4 / (14.4 - tones**2 + 0.04j * tones) * waves).real, axis=0)
+    q = forced - forced[0] * np.exp(-0.02 * t) * np.cos(np.sqrt(14.4 - 0.02**2) * t)
+    q, u = q + 1e-4 * rng.standard_normal(400), np.sum(waves.real, axis=0)
+    data = cindy.Trajectory(0.1, q, ("q",), u=u, inputs=("u",), hold="band")
+    return cindy.identify(data, "poly:1", hidden="v")
+
+
+def test_errors_beside_a_hidden_state_are_right_where_there_is_hardly_any_noise(driven):
+    for term, true in (("q", -14.4), ("v", -0.04), ("u", 14.4)):
+        place = driven.place("v", term)
+        assert abs(driven.coef[place] - true) < 4 * driven.coef_error[place] < 0.01 * abs(true) + 0.002
+    assert {"hidden-state"} == {f.code for f in driven.findings} - {"hidden-gauge"}
+
+
+def test_estimates_of_hidden_states_are_not_taken_for_measurements(driven):
+    assert "derived-rates" not in {finding.code for finding in driven.findings}

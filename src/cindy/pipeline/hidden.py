@@ -77,6 +77,10 @@ _AS_NOISE = 1.5
 of the noise, estimated by roughness. Right laws have 0.95 to 1.07 (benchmark: hidden)."""
 _HELD = 0.3
 """Standard deviation that the first values of w are given as measurements, as a share of their spread."""
+_AS_EXACT = 4.0
+"""Ratio of variances up to which two are taken for the same: noise estimated by roughness is as uncertain."""
+_EXACT_SEARCHES = 3
+"""Searches for the exact law: a bound on work."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +252,7 @@ def _best_of(
         most = np.inf if best is None else best.loose.best.criterion + _scatter(gauged)
         if loose is None or loose.best.criterion > most:
             continue
-        law = _Law(gauged, start, loose, _law_exact(gauged, loose))
+        law = _Law(gauged, start, loose, _law_exact(gauged, loose, noise))
         if best is None or law.exact.best.criterion < best.exact.best.criterion:
             best = law
             # With several hidden states other gauges leave no more than noise as well, and may have fewer
@@ -354,18 +358,33 @@ def _searched(motion: Motion, options: Options, start: Start, noise: Floats) -> 
     return gauged, search(gauged, options, held, known=whole)
 
 
-def _law_exact(motion: Motion, found: Found) -> Found:
+def _law_exact(motion: Motion, found: Found, noise: Floats) -> Found:
     """The search again from its end, the equations of hidden states held as exact as those of measured ones.
 
-    Rough first values need a large model error, which can take the place of true terms.
+    Rough first values need a large model error, which can take the place of true terms. Where the noise is
+    small it can even lead through every sample. The residuals are then far smaller than the noise, and the
+    noise by roughness counts in their place. If the exact law leaves far more than that, as where a small
+    effect has no term, its own residuals say how exact the hidden equations are, and the search is repeated.
+
+    noise: (measured states,) variance of the noise by roughness
     """
-    fitted, seen = found.best.fitted, motion.measured
-    spread = np.concatenate([x.reshape(-1, motion.states) for x in fitted.x]).std(axis=0)
-    least = np.min((fitted.variance / spread**2)[seen])
-    variance = np.where(seen, fitted.variance, np.minimum(fitted.variance, least * spread**2))
-    first = replace(fitted, variance=variance, settled=False)
-    again = search(motion, found.options, variance, first)
-    return found if again is None else again
+    seen, last = motion.measured, found
+    floor = np.append(noise, np.zeros(motion.states - len(noise)))
+    for again in range(_EXACT_SEARCHES):
+        fitted = last.best.fitted
+        spread = np.concatenate([x.reshape(-1, motion.states) for x in fitted.x]).std(axis=0)
+        variance = np.where(fitted.variance < floor / _AS_EXACT, floor, fitted.variance)
+        hidden = np.min((variance / spread**2)[seen]) * spread**2
+        if not again:
+            hidden = np.minimum(variance, hidden)
+        elif np.all(hidden[~seen] < _AS_EXACT * variance[~seen]):
+            break
+        variance = np.where(seen, variance, hidden)
+        result = search(motion, found.options, variance, replace(fitted, variance=variance, settled=False))
+        if result is None or (again and result.best.criterion > last.best.criterion):
+            break
+        last = result
+    return last
 
 
 def _in_sparsest_gauge(
