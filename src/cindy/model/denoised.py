@@ -279,7 +279,8 @@ def _with_hidden_states(model: Equations, data: Sequence[Trajectory]) -> list[Tr
         x = run.x.copy()
         x[:, -len(hidden) :] = np.nan
         if k in states:
-            x[:, -len(hidden) :] = _at_all(states[k], run)[:, len(model.states) - len(hidden) : len(model.states)]
+            count = len(model.states)
+            x[:, -len(hidden) :] = _at_all(states[k], run)[:, count - len(hidden) : count]
         completed_data.append(replace(run, x=x))
     return completed_data
 

@@ -84,8 +84,8 @@ class Effort:
     """The same under constraints, where the fits of a choice cost a hundred times as much: a bound on
     work."""
     models_met_stiff: float = 2.0
-    """Growth or turn of a deviation in a step beyond which the samples do not resolve a model: true ones reach
-    2.0 (benchmark: chaotic)."""
+    """Growth or turn of a deviation in a step beyond which the samples do not resolve a model: true ones
+    reach 2.0 (benchmark: chaotic)."""
     models_met_decays: float = 20.0
     """‖h J‖ beyond which even a decay is too fast."""
     models_met_ridge: float = 1e-2
