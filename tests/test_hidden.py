@@ -430,3 +430,29 @@ def test_errors_beside_a_hidden_state_are_right_where_there_is_hardly_any_noise(
 
 def test_estimates_of_hidden_states_are_not_taken_for_measurements(driven):
     assert "derived-rates" not in {finding.code for finding in driven.findings}
+
+
+def test_a_slow_residual_leads_to_the_hidden_state_that_explains_it():
+    # Water cools in a mug, which is warmed by it at first.
+    law = np.array([[-0.068, 0.06], [0.1, -0.106]])
+    rates, modes = np.linalg.eig(law)
+    t = np.arange(0.0, 200.0)
+    water = (modes * np.linalg.solve(modes, [71.0, 0.0])) @ np.exp(np.outer(rates, t))
+    noisy = 24 + water[0] + 0.1 * np.random.default_rng(0).standard_normal(len(t))
+    data = cindy.Trajectory(t, noisy, ("T",))
+    for basis in ("poly:1", "poly:2"):
+        assert any("hidden=1" in told for told in cindy.identify(data, basis).warnings)
+    model = cindy.identify(data, "poly:1", hidden=1)
+    assert {f.code for f in model.findings} == {"hidden-state", "hidden-gauge"}
+    product, total = (-model.coef[model.place("w", term)] for term in ("T", "w"))
+    assert product == pytest.approx(rates[0] * rates[1], rel=0.05)
+    assert total == pytest.approx(-rates.sum(), rel=0.05)
+
+
+def test_the_model_without_a_hidden_state_is_said_to_have_kicks_where_it_has():
+    rng, x = np.random.default_rng(2), np.zeros(400)
+    for k in range(399):
+        x[k + 1] = np.exp(-0.1) * x[k] + 0.3 * rng.standard_normal()
+    data = cindy.Trajectory(0.1, x + 0.05 * rng.standard_normal(400), ("x",))
+    told = next(f for f in cindy.identify(data, "poly:1", hidden=1).findings if f.code == "hidden-not-needed")
+    assert "in which random kicks drive the measured states" in told.message

@@ -1,6 +1,7 @@
 """read: every kind of file, and every kind of broken one."""
 
 import gzip
+import re
 
 import numpy as np
 import pytest
@@ -249,3 +250,15 @@ def test_a_damaged_parquet_file_is_refused(write):
     pytest.importorskip("pyarrow")
     with pytest.raises(DataError, match="parquet"):
         read(write(b"junk", "data.parquet"))
+
+
+def test_rounded_times_that_repeat_lead_to_the_step(tmp_path):
+    path, step = tmp_path / "log.csv", 0.1353
+    path.write_text("time,r\n" + "".join(f"{step * k:.3g},{np.cos(step * k):.6f}\n" for k in range(1500)))
+    with pytest.raises(DataError, match="evenly spaced and their times were rounded") as told:
+        read(path)
+    given = float(re.search(r"dt=([\d.]+)", str(told.value))[1])
+    assert read(path, states=["r"], dt=given)[0].t[-1] == pytest.approx(1499 * step, rel=0.005)
+    path.write_text("time,r\n" + "".join(f"{k - (k > 50)},{k}\n" for k in range(100)))
+    with pytest.raises(DataError, match=r"by`; otherwise sort"):
+        read(path)

@@ -357,16 +357,34 @@ def _must_go_on(
     i = int(back[0])
     row = i + 1 if isinstance(rows, slice) else int(rows[i + 1])
     fault = "repeats" if times[i] == times[i + 1] else "goes back"
+    step = _step_of_rounded(times)
+    rounded = (
+        ""
+        if step is None
+        else " if the samples are evenly spaced and their times were rounded, name the states and give "
+        f"`dt={step:.6g}` in place of the column;"
+    )
     hint = (
         ""
         if separated
-        else " If the rows belong to several trajectories, name the column that separates them with `by`; "
-        "otherwise sort them by time, and keep one of those that repeat."
+        else " If the rows belong to several trajectories, name the column that separates them with `by`;"
+        f"{rounded} otherwise sort them by time, and keep one of those that repeat."
     )
     raise DataError(
         f"{table.source}, {table.place(row, time)}: time {fault}, "
         f"from {times[i]:.12g} to {times[i + 1]:.12g}{' in ' + name if name else ''}.{hint}"
     )
+
+
+def _step_of_rounded(times: Floats) -> float | None:
+    """The step of evenly spaced times that were rounded so coarsely that many repeat; None if others."""
+    steps = np.diff(times)
+    # A row that was written twice is no rounding.
+    if np.any(steps < 0) or np.count_nonzero(steps == 0) < max(len(steps) // 10, 3) or not steps.any():
+        return None
+    even = np.linspace(times[0], times[-1], len(times))
+    # Rounding moves no time by more than the largest step that it leaves.
+    return float(even[1] - even[0]) if np.max(np.abs(times - even)) <= steps.max() else None
 
 
 _BY_DEFAULT = _Columns(None, None, None, None)

@@ -94,8 +94,8 @@ class Discovery:
     data: list[Trajectory]
     criterion: float
 
-    def told(self, gain: float) -> Model:
-        """The model with a finding on its hidden states; gain: by how much they lower the criterion."""
+    def told(self, gain: float, kicked: bool) -> Model:
+        """The model with a finding on its hidden states, whose terms lower the criterion by `gain`."""
         names = self.model.hidden
         terms = np.count_nonzero(self.model.coef, axis=0).tolist()
         still = [name for name in names if not terms[self.model.states.index(name)]]
@@ -110,7 +110,7 @@ class Discovery:
             )
             finding = Finding("hidden-state", message, {"state": ", ".join(names), "gain": gain})
         else:
-            finding = not_needed(names, gain)
+            finding = not_needed(names, gain, kicked)
         return replace(self.model, findings=(*self.model.findings, finding))
 
 
@@ -409,8 +409,8 @@ def _in_sparsest_gauge(
     return moved, found, there
 
 
-def criterion_without(request: Request, hidden: int) -> float:
-    """−2 log p and the prices of the best law in measured states alone, its model error free.
+def criterion_without(request: Request, hidden: int) -> tuple[float, bool]:
+    """−2 log p and the prices of the best law in measured states alone, its model error free; whether kicked.
 
     Infinite where there is no such law, as where all terms hold the hidden state.
     """
@@ -421,19 +421,25 @@ def criterion_without(request: Request, hidden: int) -> float:
         assert motion is not None
         found = search(motion, plain.options(motion, plain.problem(motion)), noise)
     except DataError:
-        return np.inf
-    return np.inf if found is None else found.best.criterion
+        return np.inf, False
+    if found is None:
+        return np.inf, False
+    return found.best.criterion, bool(motion.kicked(found.best.fitted).any())
 
 
-def not_needed(names: Sequence[str], gain: float) -> Finding:
-    """The finding that hidden states are not worth the price of their terms."""
+def not_needed(names: Sequence[str], gain: float, kicked: bool = False) -> Finding:
+    """The finding that hidden states are not worth their terms; kicked: whether kicks take their place."""
     if gain > 0:
         than = f"higher by only {gain:.0f}, and {NEAR:.0f} is the least that counts"
     else:
         than = f"lower by {-gain:.0f}" if np.isfinite(gain) else "lower"
+    without, advice = _them(names), "."
+    if kicked:
+        without += ", in which random kicks drive the measured states,"
+        advice = ", unless you know that there are no kicks: then the equations lack another term or state."
     message = (
         f"{_named(names)} not needed: the criterion (−2 log p plus a price per term) of the model without "
-        f"{_them(names)} is {than}. Leave {_them(names)} out."
+        f"{without} is {than}. Leave {_them(names)} out{advice}"
     )
     return Finding("hidden-not-needed", message, {"state": ", ".join(names), "gain": gain})
 
