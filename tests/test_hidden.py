@@ -407,3 +407,52 @@ def test_states_may_become_as_large_as_other_data_say(positions):
     """First values of a fifth derivative may be a tenth of it; then the truth would count as run away."""
     motion = Integral().motion(positions, Polynomial(1))
     assert (replace(motion, sizes=motion.bounds).bounds == 10 * motion.bounds).all()
+
+
+@pytest.fixture(scope="module")
+def driven() -> cindy.Model:
+    """v' = −14.4 q − 0.04 v + 14.4 u, its v hidden, in noise far below what the search leaves on its way."""
+    rng, t, tones = np.random.default_rng(0), 0.1 * np.arange(400), np.arange(0.25, 20.0, 0.39)[:, None]
+    waves = np.exp(1j * (tones * t + rng.uniform(0, 2 * np.pi, tones.shape))) / 8
+    forced = np.sum((14.4 / (14.4 - tones**2 + 0.04j * tones) * waves).real, axis=0)
+    q = forced - forced[0] * np.exp(-0.02 * t) * np.cos(np.sqrt(14.4 - 0.02**2) * t)
+    q, u = q + 1e-4 * rng.standard_normal(400), np.sum(waves.real, axis=0)
+    data = cindy.Trajectory(0.1, q, ("q",), u=u, inputs=("u",), hold="band")
+    return cindy.identify(data, "poly:1", hidden="v")
+
+
+def test_errors_beside_a_hidden_state_are_right_where_there_is_hardly_any_noise(driven):
+    for term, true in (("q", -14.4), ("v", -0.04), ("u", 14.4)):
+        place = driven.place("v", term)
+        assert abs(driven.coef[place] - true) < 4 * driven.coef_error[place] < 0.01 * abs(true) + 0.002
+    assert {"hidden-state"} == {f.code for f in driven.findings} - {"hidden-gauge"}
+
+
+def test_estimates_of_hidden_states_are_not_taken_for_measurements(driven):
+    assert "derived-rates" not in {finding.code for finding in driven.findings}
+
+
+def test_a_slow_residual_leads_to_the_hidden_state_that_explains_it():
+    # Water cools in a mug, which is warmed by it at first.
+    law = np.array([[-0.068, 0.06], [0.1, -0.106]])
+    rates, modes = np.linalg.eig(law)
+    t = np.arange(0.0, 200.0)
+    water = (modes * np.linalg.solve(modes, [71.0, 0.0])) @ np.exp(np.outer(rates, t))
+    noisy = 24 + water[0] + 0.1 * np.random.default_rng(0).standard_normal(len(t))
+    data = cindy.Trajectory(t, noisy, ("T",))
+    for basis in ("poly:1", "poly:2"):
+        assert any("hidden=1" in told for told in cindy.identify(data, basis).warnings)
+    model = cindy.identify(data, "poly:1", hidden=1)
+    assert {f.code for f in model.findings} == {"hidden-state", "hidden-gauge"}
+    product, total = (-model.coef[model.place("w", term)] for term in ("T", "w"))
+    assert product == pytest.approx(rates[0] * rates[1], rel=0.05)
+    assert total == pytest.approx(-rates.sum(), rel=0.05)
+
+
+def test_the_model_without_a_hidden_state_is_said_to_have_kicks_where_it_has():
+    rng, x = np.random.default_rng(2), np.zeros(400)
+    for k in range(399):
+        x[k + 1] = np.exp(-0.1) * x[k] + 0.3 * rng.standard_normal()
+    data = cindy.Trajectory(0.1, x + 0.05 * rng.standard_normal(400), ("x",))
+    told = next(f for f in cindy.identify(data, "poly:1", hidden=1).findings if f.code == "hidden-not-needed")
+    assert "in which random kicks drive the measured states" in told.message

@@ -173,6 +173,17 @@ def test_a_held_input_that_is_late_jumps_between_the_samples():
     assert np.array_equal(late.u[:, 0], [0, 0, 1, 1, 1, 2, 2, np.nan], equal_nan=True)
 
 
+def test_a_late_state_has_no_estimate_where_only_inputs_were_measured():
+    # Neither the last instant, at which only the input was measured, nor states read late may fail.
+    t = np.arange(0, 40, 0.1)
+    u = np.where(np.arange(len(t)) // 40 % 2 == 0, 1.0, -1.0)
+    x = exact(t, t, u, "zero", noise=0.01)
+    late = cindy.Trajectory(t, x, ("x",), u=u, inputs=("u",), hold="zero", delay={"x": 0.1})
+    model = cindy.identify(late, cindy.Polynomial(1))
+    [states] = model.smooth([late])
+    assert np.isnan(states.x[:, 0]).tolist() == [False] * (len(t) - 1) + [True]
+
+
 def test_rough_inputs_are_not_thinned_with_the_samples():
     t = np.arange(0, 60, 0.05)
     u = np.random.default_rng(4).standard_normal(len(t))

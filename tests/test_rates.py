@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
+from scipy.linalg import expm
 from typer.testing import CliRunner
 
 import cindy
@@ -225,3 +226,26 @@ def test_white_noise_of_positions_has_no_memory_though_rates_are_unmeasured():
     model = cindy.identify((t, noisy), cindy.Polynomial(2), formulation=FORM)
     assert model.noise_memory == pytest.approx([1.0])
     assert "noise-memory" not in {finding.code for finding in model.findings}
+
+
+def stepped_circuit(fast: float, slow: float, seed: int = 0) -> cindy.Trajectory:
+    """x'' = −(fast + slow) x' − fast slow (x − u) under a square wave, at steps of 1, with 0.5 % noise."""
+    law = np.array([[0, 1, 0], [-fast * slow, -(fast + slow), fast * slow], [0, 0, 0]])
+    step, z = expm(law), np.zeros(3)
+    u = np.where(np.arange(600) // 30 % 2 == 0, 0.5, -0.5)
+    x = np.empty(600)
+    for k in range(600):
+        z[2], x[k] = u[k], z[0]
+        z = step @ z
+    noisy = x + 0.0025 * np.random.default_rng(seed).standard_normal(600)
+    return cindy.Trajectory(1.0, noisy, ("x",), u=u, inputs=("u",), hold="zero")
+
+
+@pytest.mark.parametrize("fast", [0.8, 1.6, 3.5])
+def test_a_law_that_decays_within_a_sampling_step_is_found(fast):
+    model = cindy.identify(stepped_circuit(fast, 0.2), "poly:1", formulation=FORM)
+    true = {"x": -0.2 * fast, "x'": -(0.2 + fast), "u": 0.2 * fast}
+    for term, value in true.items():
+        place = model.place("x", term)
+        assert abs(model.coef[place] - value) < 3.5 * model.coef_error[place]
+    assert np.count_nonzero(model.coef) == 3

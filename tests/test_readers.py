@@ -1,6 +1,7 @@
 """read: every kind of file, and every kind of broken one."""
 
 import gzip
+import re
 
 import numpy as np
 import pytest
@@ -115,11 +116,11 @@ BROKEN = {
     "missing by": ("t,run,x\n0,1,1\n", {"by": "runs"}, 'no column "runs". Did you mean "run"'),
     "missing input": ("t,x\n0,1\n", {"inputs": ["u"]}, 'no column "u"'),
     "time goes back": ("t,x\n0,1\n2,2\n1,3\n", {}, 'line 4, column "t": time goes back, from 2 to 1.*`by`'),
-    "time repeats": ("t,x\n0,1\n1,2\n1,3\n", {}, "line 4.*time repeats.*`by`; otherwise average"),
+    "time repeats": ("t,x\n0,1\n1,2\n1,3\n", {}, "line 4.*time repeats.*with `by`.*average the rows"),
     "time repeats in a run": (
         "t,r,x\n0,a,1\n0,b,1\n0,a,2\n",
         {"by": "r"},
-        "line 4.*time repeats, from 0 to 0 in r a. Average",
+        r"line 4.*time repeats, from 0 to 0 in r a.*average the rows.*\[\"r\", \"t\"\]",
     ),
     "no time in a row": ("t,x\n0,1\n,2\n", {}, 'line 3, column "t": the time is missing'),
     "infinite": ("t,x\n0,1\n1,inf\n", {}, 'line 3, column "x": inf is not a measurement'),
@@ -253,3 +254,15 @@ def test_a_damaged_parquet_file_is_refused(write):
     pytest.importorskip("pyarrow")
     with pytest.raises(DataError, match="parquet"):
         read(write(b"junk", "data.parquet"))
+
+
+def test_rounded_times_that_repeat_lead_to_the_step(tmp_path):
+    path, step = tmp_path / "log.csv", 0.1353
+    path.write_text("time,r\n" + "".join(f"{step * k:.3g},{np.cos(step * k):.6f}\n" for k in range(1500)))
+    with pytest.raises(DataError, match="evenly spaced and their times were rounded") as told:
+        read(path)
+    given = float(re.search(r"dt=([\d.]+)", str(told.value))[1])
+    assert read(path, states=["r"], dt=given)[0].t[-1] == pytest.approx(1499 * step, rel=0.005)
+    path.write_text("time,r\n" + "".join(f"{k - (k > 50)},{k}\n" for k in range(100)))
+    with pytest.raises(DataError, match=r"by`; otherwise sort"):
+        read(path)

@@ -7,7 +7,7 @@ too far apart for the motion, rates that were computed from positions, and state
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -70,6 +70,7 @@ def oddities(
     discrete: bool = False,
     followed: bool = False,
     powers: bool = True,
+    hidden: int = 0,
 ) -> list[Finding]:
     """Findings about faults in the data, each with what to do about it.
 
@@ -77,18 +78,27 @@ def oddities(
     order: the order of the equations that are sought; discrete: whether they are a map
     followed: whether a law in these states is known to follow the data, so that no state can be missing
     powers: whether powers or products of states are among the terms
+    hidden: how many states, the last ones, hold estimates: only whether a state is missing is asked of them
     """
     looked = some_segments(data) if looked is None else looked
     segments = [segment for segment in looked if len(segment) >= 12]
     if not segments:
         return []
-    findings = [*_wrapped(segments), *_quantised(segments), *_far_from_zero(segments, powers)]
+    measured = [_without_last(segment, hidden) for segment in segments]
+    findings = [*_wrapped(measured), *_quantised(measured), *_far_from_zero(measured, powers)]
     findings += _listed_twice(data)
     if not discrete:
-        findings += _interpolated(segments)
-        findings += derived_rates(segments) if order == 1 else []
+        findings += _interpolated(measured)
+        findings += derived_rates(measured) if order == 1 else []
         findings += _coarse(segments) or (_state_missing(segments) if order == 1 and not followed else [])
     return findings
+
+
+def _without_last(segment: Trajectory, count: int) -> Trajectory:
+    """A stretch without its last states."""
+    if not count:
+        return segment
+    return replace(segment, x=segment.x[:, :-count], states=segment.states[:-count])
 
 
 def _wrapped(segments: Sequence[Trajectory]) -> Iterator[Finding]:

@@ -35,7 +35,7 @@ from cindy.data.parts import (
     parts_of_dataset,
     parts_of_frame,
 )
-from cindy.data.tables import Table, from_frame, is_frame
+from cindy.data.tables import Table, from_frame, is_frame, must_go_on
 from cindy.data.text_table import from_text
 from cindy.data.time_scales import LOOK, spread_over
 from cindy.data.trajectory import Trajectory, is_pair, same_variables
@@ -252,7 +252,7 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
     trajectories = []
     for name, rows in _runs(table, by):
         if t is not None and time is not None:
-            _must_go_on(table, rows, time, t[rows], name, separated=by is not None)
+            must_go_on(table, rows, time, t[rows], name, by)
         u_rows = None if u is None else u[rows]
         times: Any = columns.dt if t is None else t[rows]
         with_inputs, with_states = _instants(x[rows], u_rows) if t is not None else (None, slice(None))
@@ -348,38 +348,6 @@ def _runs(table: Table, by: str | None) -> list[tuple[str, NDArray[np.int64] | s
     ordered = np.argsort(inverse, kind="stable")
     groups = np.split(ordered, np.cumsum(np.bincount(inverse))[:-1])
     return [(f"{by} {labels[k]}", groups[k]) for k in np.argsort(first)]
-
-
-def _must_go_on(
-    table: Table,
-    rows: NDArray[np.int64] | slice,
-    time: str,
-    times: Floats,
-    name: str,
-    *,
-    separated: bool,
-) -> None:
-    """Raise if the times of a run repeat or go back, and name the place in the table."""
-    back = np.flatnonzero(np.diff(times) <= 0)
-    if len(back) == 0:
-        return
-    i = int(back[0])
-    row = i + 1 if isinstance(rows, slice) else int(rows[i + 1])
-    fault, remedy = (
-        ("repeats", "average the rows that share a time, or keep one of each.")
-        if times[i] == times[i + 1]
-        else ("goes back", "sort the rows by time.")
-    )
-    hint = (
-        remedy.capitalize()
-        if separated
-        else "If the rows belong to several trajectories, name the column that separates them with `by`; "
-        f"otherwise {remedy}"
-    )
-    raise DataError(
-        f"{table.source}, {table.place(row, time)}: time {fault}, "
-        f"from {times[i]:.12g} to {times[i + 1]:.12g}{' in ' + name if name else ''}. {hint}"
-    )
 
 
 _BY_DEFAULT = _Columns(None, None, None, None)

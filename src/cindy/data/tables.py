@@ -311,3 +311,51 @@ def parsed(entries: list[str], where: Callable[[int], str]) -> Floats:
                 "separates runs is named with `by`."
             ) from None
     return values
+
+
+def must_go_on(
+    table: Table,
+    rows: NDArray[np.int64] | slice,
+    time: str,
+    times: Floats,
+    name: str,
+    by: str | None,
+) -> None:
+    """Raise if the times of a run repeat or go back, name the place in the table, and say what to do."""
+    back = np.flatnonzero(np.diff(times) <= 0)
+    if len(back) == 0:
+        return
+    i = int(back[0])
+    row = i + 1 if isinstance(rows, slice) else int(rows[i + 1])
+    repeats = times[i] == times[i + 1]
+    separate = "If the rows belong to several trajectories, name the column that separates them with `by`."
+    hints = [separate] if by is None else []
+    step = _step_of_rounded(times)
+    if step is not None:
+        hints.append(
+            "If the samples are evenly spaced and their times were rounded, name the states and give "
+            f"`dt={step:.6g}` in place of the column."
+        )
+    if repeats:
+        keys = ", ".join(f'"{key}"' for key in (by, time) if key is not None)
+        hints.append(
+            "If a time was measured more than once, average the rows that share it (in pandas "
+            f"table.groupby([{keys}], as_index=False).mean()), or keep one of each."
+        )
+    else:
+        hints.append("Rows that are out of order must be sorted by time.")
+    raise DataError(
+        f"{table.source}, {table.place(row, time)}: time {'repeats' if repeats else 'goes back'}, "
+        f"from {times[i]:.12g} to {times[i + 1]:.12g}{' in ' + name if name else ''}. {' '.join(hints)}"
+    )
+
+
+def _step_of_rounded(times: Floats) -> float | None:
+    """The step of evenly spaced times that were rounded so coarsely that many repeat; None if others."""
+    steps = np.diff(times)
+    # A row that was written twice is no rounding.
+    if np.any(steps < 0) or np.count_nonzero(steps == 0) < max(len(steps) // 10, 3) or not steps.any():
+        return None
+    even = np.linspace(times[0], times[-1], len(times))
+    # Rounding moves no time by more than the largest step that it leaves.
+    return float(even[1] - even[0]) if np.max(np.abs(times - even)) <= steps.max() else None

@@ -91,7 +91,8 @@ class Denoised:
 
     def of_data(self, measured: Sequence[Trajectory]) -> Denoised:
         """The same with the data that the states belong to."""
-        return replace(self, measured=tuple(measured))
+        states = {k: _at_all(x, measured[k]) for k, x in self.states.items() if k < len(measured)}
+        return replace(self, states=states, measured=tuple(measured))
 
     @property
     def complete(self) -> bool:
@@ -190,7 +191,7 @@ def denoised_states(model: Equations, data: Sequence[Trajectory]) -> list[Floats
         return None
     states = _by_trajectory(*solved)
     width = solved[0].states
-    return [states.get(k, np.full((len(run), width), np.nan)) for k, run in enumerate(data)]
+    return [_at_all(states.get(k, np.empty((0, width))), run) for k, run in enumerate(data)]
 
 
 def completed(model: Equations, data: Sequence[Trajectory]) -> list[Trajectory]:
@@ -278,9 +279,8 @@ def _with_hidden_states(model: Equations, data: Sequence[Trajectory]) -> list[Tr
         x = run.x.copy()
         x[:, -len(hidden) :] = np.nan
         if k in states:
-            x[: len(states[k]), -len(hidden) :] = states[k][
-                :, len(model.states) - len(hidden) : len(model.states)
-            ]
+            count = len(model.states)
+            x[:, -len(hidden) :] = _at_all(states[k], run)[:, count - len(hidden) : count]
         completed_data.append(replace(run, x=x))
     return completed_data
 
@@ -351,6 +351,14 @@ def _by_trajectory(motion: Motion, fitted: Fitted) -> dict[int, Floats]:
             states[offset : offset + len(x)] = x
         by_number[number] = states
     return by_number
+
+
+def _at_all(states: Floats, run: Trajectory) -> Floats:
+    """(samples of the trajectory, columns of the states): NaN after the last sample that has states.
+
+    No states were estimated where only inputs were measured.
+    """
+    return np.concatenate([states, np.full((len(run) - len(states), states.shape[1]), np.nan)])
 
 
 def _loss(motion: Motion, fitted: Fitted) -> Floats:

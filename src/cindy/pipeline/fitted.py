@@ -90,10 +90,10 @@ def _looked(request: Request, motion: Motion, variance: Floats, options: Options
     # Step 1. Terms and steps are found on a part of much data, and later confirmed on all of them.
     whole, part = motion, screened(some_of(motion, request.seed), options, variance)
     found = search(part, options, variance)
-    parts = _parts_for(part, found)
-    if found is not None and parts > motion.parts:
+    while found is not None and (parts := _parts_for(part, found)) > part.parts:
         # Samples are too far apart for the law that was found: errors of its integrals would be explained by
-        # false terms. The search goes on from that law, on instants between the samples.
+        # false terms. The search goes on from that law, on instants between the samples. Where the law has
+        # changed, more of them may be needed.
         finer = request.motion(instants=parts)
         assert finer is not None
         whole, part = finer, replace(some_of(finer, request.seed), candidates=part.candidates)
@@ -135,8 +135,9 @@ def _parts_for(motion: Motion, found: Found | None) -> int:
     if found is None or not motion.parts or not len(found.best.support):
         return motion.parts
     error = quadrature_error(motion, found.best.fitted)
-    # The error falls with the ninth power of the step.
-    return motion.parts if error < 1.0 else motion.parts * min(int(np.ceil((10 * error) ** (1 / 18))), 4)
+    # The error falls with the ninth power of the step, and more slowly where a state decays within a step.
+    finer = motion.parts * int(np.ceil((10 * error) ** (1 / 18)))
+    return motion.parts if error < 1.0 else min(finer, max(4, motion.parts))
 
 
 def _findings(look: Look, found: Found, model: Model, skipped: int) -> tuple[Finding, ...]:

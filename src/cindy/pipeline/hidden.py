@@ -77,6 +77,10 @@ _AS_NOISE = 1.5
 of the noise, estimated by roughness. Right laws have 0.95 to 1.07 (benchmark: hidden)."""
 _HELD = 0.3
 """Standard deviation that the first values of w are given as measurements, as a share of their spread."""
+_AS_EXACT = 4.0
+"""Ratio of variances up to which two are taken for the same: noise estimated by roughness is as uncertain."""
+_EXACT_SEARCHES = 3
+"""Searches for the exact law: a bound on work."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +94,8 @@ class Discovery:
     data: list[Trajectory]
     criterion: float
 
-    def told(self, gain: float) -> Model:
-        """The model with a finding on its hidden states; gain: by how much they lower the criterion."""
+    def told(self, gain: float, kicked: bool) -> Model:
+        """The model with a finding on its hidden states, whose terms lower the criterion by `gain`."""
         names = self.model.hidden
         terms = np.count_nonzero(self.model.coef, axis=0).tolist()
         still = [name for name in names if not terms[self.model.states.index(name)]]
@@ -106,7 +110,7 @@ class Discovery:
             )
             finding = Finding("hidden-state", message, {"state": ", ".join(names), "gain": gain})
         else:
-            finding = not_needed(names, gain)
+            finding = not_needed(names, gain, kicked)
         return replace(self.model, findings=(*self.model.findings, finding))
 
 
@@ -271,7 +275,7 @@ class Sought:
             most = np.inf if best is None else best.loose.best.criterion + self.scatter
             if loose is None or loose.best.criterion > most:
                 continue
-            law = _Law(gauged, start, loose, _law_exact(gauged, loose))
+            law = _Law(gauged, start, loose, _law_exact(gauged, loose, self.noise))
             if best is None or law.exact.best.criterion < best.exact.best.criterion:
                 best = law
                 # With several hidden states other gauges leave no more than noise as well, and may have fewer
@@ -362,22 +366,37 @@ class Sought:
         return moved, found, there
 
 
-def _law_exact(motion: Motion, found: Found) -> Found:
+def _law_exact(motion: Motion, found: Found, noise: Floats) -> Found:
     """The search again from its end, the equations of hidden states held as exact as those of measured ones.
 
-    Rough first values need a large model error, which can take the place of true terms.
+    Rough first values need a large model error, which can take the place of true terms. Where the noise is
+    small it can even lead through every sample. The residuals are then far smaller than the noise, and the
+    noise by roughness counts in their place. If the exact law leaves far more than that, as where a small
+    effect has no term, its own residuals say how exact the hidden equations are, and the search is repeated.
+
+    noise: (measured states,) variance of the noise by roughness
     """
-    fitted, seen = found.best.fitted, motion.measured
-    spread = np.concatenate([x.reshape(-1, motion.states) for x in fitted.x]).std(axis=0)
-    least = np.min((fitted.variance / spread**2)[seen])
-    variance = np.where(seen, fitted.variance, np.minimum(fitted.variance, least * spread**2))
-    first = replace(fitted, variance=variance, settled=False)
-    again = search(motion, found.options, variance, first)
-    return found if again is None else again
+    seen, last = motion.measured, found
+    floor = np.append(noise, np.zeros(motion.states - len(noise)))
+    for again in range(_EXACT_SEARCHES):
+        fitted = last.best.fitted
+        spread = np.concatenate([x.reshape(-1, motion.states) for x in fitted.x]).std(axis=0)
+        variance = np.where(fitted.variance < floor / _AS_EXACT, floor, fitted.variance)
+        hidden = np.min((variance / spread**2)[seen]) * spread**2
+        if not again:
+            hidden = np.minimum(variance, hidden)
+        elif np.all(hidden[~seen] < _AS_EXACT * variance[~seen]):
+            break
+        variance = np.where(seen, variance, hidden)
+        result = search(motion, found.options, variance, replace(fitted, variance=variance, settled=False))
+        if result is None or (again and result.best.criterion > last.best.criterion):
+            break
+        last = result
+    return last
 
 
-def criterion_without(request: Request, hidden: int) -> float:
-    """−2 log p and the prices of the best law in measured states alone, its model error free.
+def criterion_without(request: Request, hidden: int) -> tuple[float, bool]:
+    """−2 log p and the prices of the best law in measured states alone, its model error free; whether kicked.
 
     Infinite where there is no such law, as where all terms hold the hidden state.
     """
@@ -388,19 +407,25 @@ def criterion_without(request: Request, hidden: int) -> float:
         assert motion is not None
         found = search(motion, plain.options(motion, plain.problem(motion)), noise)
     except DataError:
-        return np.inf
-    return np.inf if found is None else found.best.criterion
+        return np.inf, False
+    if found is None:
+        return np.inf, False
+    return found.best.criterion, bool(motion.kicked(found.best.fitted).any())
 
 
-def not_needed(names: Sequence[str], gain: float) -> Finding:
-    """The finding that hidden states are not worth the price of their terms."""
+def not_needed(names: Sequence[str], gain: float, kicked: bool = False) -> Finding:
+    """The finding that hidden states are not worth their terms; kicked: whether kicks take their place."""
     if gain > 0:
         than = f"higher by only {gain:.0f}, and {NEAR:.0f} is the least that counts"
     else:
         than = f"lower by {-gain:.0f}" if np.isfinite(gain) else "lower"
+    without, advice = _them(names), "."
+    if kicked:
+        without += ", in which random kicks drive the measured states,"
+        advice = ", unless you know that there are no kicks: then the equations lack another term or state."
     message = (
         f"{_named(names)} not needed: the criterion (−2 log p plus a price per term) of the model without "
-        f"{_them(names)} is {than}. Leave {_them(names)} out."
+        f"{without} is {than}. Leave {_them(names)} out{advice}"
     )
     return Finding("hidden-not-needed", message, {"state": ", ".join(names), "gain": gain})
 

@@ -243,12 +243,12 @@ class _Asked:
         auto = isinstance(hidden, str) and hidden == "auto"
         formulas = hidden if isinstance(hidden, Mapping) else {}
         best: Discovery | None = None
-        gain, least = -np.inf, np.inf
+        gain, least, kicked = -np.inf, np.inf, False
         for names in auto_names(measured[0]) if auto else [hidden_names(hidden, measured[0])]:
             request = self._hidden_request(measured, names)
             law = identify_with_hidden(request, names, passes, formulas)
             if best is None:
-                least = criterion_without(request, len(names))
+                least, kicked = criterion_without(request, len(names))
             worth = -np.inf if law is None else least - law.criterion
             if auto and not worth > NEAR:
                 # One more is not worth its price: the law before is the model.
@@ -258,7 +258,7 @@ class _Asked:
             least = np.inf if law is None else law.criterion
         if best is None and auto:
             model = self.of_trajectories(trajectories, passes, hire)
-            return replace(model, findings=(*model.findings, not_needed(("w",), gain)))
+            return replace(model, findings=(*model.findings, not_needed(("w",), gain, kicked)))
         if best is None:
             raise NoModelError(
                 f"identify: the fit of equations with hidden={hidden!r} did not converge. Give another "
@@ -267,7 +267,7 @@ class _Asked:
         if not auto and not formulas and len(names) > 1:
             best = self._last_judged(measured, names, passes, best)
         source = request.pieces.source
-        model = _with_limits(best.told(gain), source, self.constraints, passes, self.device)
+        model = _with_limits(best.told(gain, kicked), source, self.constraints, passes, self.device)
         return with_forecasts(_compared(model, best.data, self.seed, self.stages), measured)
 
     def _last_judged(

@@ -127,6 +127,7 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         order=model.order,
         discrete=model.formulation.discrete,
         powers=_has_powers(model.basis, model.variables),
+        hidden=len(model.hidden),
     )
     try:
         diagnostics = diagnose(model, excerpt(some, _LOOKS.most_numbers // len(model.terms)))

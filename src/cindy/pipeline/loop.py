@@ -349,9 +349,7 @@ class Search(Loop[Fitted, Met]):
                 # During the fit a state has left the domain of a term.
                 fitted = replace(start, alive=False)
             # States that did not converge may be anywhere, even where the terms have no finite slope.
-            if fitted.converged and (
-                not self.motion.parts or stiffness(self.motion, fitted) <= EFFORT.loop_stiff
-            ):
+            if fitted.converged and (not self.motion.parts or _resolved(self.motion, fitted)):
                 met = self.priced(fitted, deviance(self.motion, fitted))
             self.met[key] = met
         return self.met[key]
@@ -447,6 +445,11 @@ def white_candidates(form: StandardForm, result: Result, noise: Floats | None = 
     white = replace(form.regression, unit=1.0 / form.sizes[1])
     path = [support for support, _ in result.path]
     return Candidates(white, result.x, form.sizes[1], path, known=True, noise=noise)
+
+
+def _resolved(motion: Motion, fitted: Fitted) -> bool:
+    """Whether the samples are dense enough for a law."""
+    return stiffness(motion, fitted, EFFORT.loop_stiff, EFFORT.loop_decays) <= EFFORT.loop_stiff
 
 
 def _can_gain(supports: Supports, unit: float) -> Callable[[Step], bool]:

@@ -201,13 +201,16 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
     correlated = [motion.variables[j] for j in np.flatnonzero((memory > _REPORTED) & motion.measured)]
     if not correlated:
         return Look(remembering, other, look.findings, usual=prices)
+    doubts = tuple(_doubts(motion, left, memory))
     message = (
         f"The noise of {listed(correlated)} is correlated over up to {memory[motion.measured].max():.3g} "
         "samples, as after a filter, an average or in a drifting sensor. CINDy assumes that the "
         "equations are exact, and the standard errors account for the correlation."
     )
+    if not doubts:
+        message += f" If the sensor is in order, a term or a state is missing: {_to_offer(motion)}."
     finding = Finding("noise-memory", message, {"states": correlated, "samples": memory.tolist()})
-    findings = (*look.findings, finding, *_doubts(motion, left, memory))
+    findings = (*look.findings, finding, *doubts)
     return Look(remembering, other, findings, usual=prices)
 
 
@@ -248,9 +251,16 @@ def _doubts(motion: Motion, left: Floats, memory: Floats) -> Iterator[Finding]:
         yield Finding(
             "unexplained-motion",
             f"The equations leave a slow residual of {listed(names)}, up to {left.max():.2g} of its spread. "
-            "A term or a state may be missing, unless the sensor drifts.",
+            f"A term or a state may be missing, unless the sensor drifts: {_to_offer(motion)}.",
             {"states": names},
         )
+
+
+def _to_offer(motion: Motion) -> str:
+    """What may explain a residual that is no noise."""
+    # Rates are hidden states already, and maps have none.
+    more = "" if len(motion.given) or not motion.parts else ", or a state that nobody measured, with hidden=1"
+    return f"offer other terms{more}"
 
 
 def _beyond_doubt(options: Options, motion: Motion, doubt: Floats) -> Options:

@@ -84,7 +84,10 @@ class Effort:
     """The same under constraints, where the fits of a choice cost a hundred times as much: a bound on
     work."""
     loop_stiff: float = 2.0
-    """‖h J‖ beyond which the samples do not resolve a model: true ones reach 2.0 (benchmark: chaotic)."""
+    """Growth or turn of a deviation in a step beyond which the samples do not resolve a model: true ones
+    reach 2.0 (benchmark: chaotic)."""
+    loop_decays: float = 20.0
+    """‖h J‖ beyond which even a decay is too fast: a bound on the error of the integrals."""
     loop_ridge: float = 1e-2
     """Of the pilot at fitted states, in units of a column (benchmark: chaotic). With 1e-4 or 1, one data
     set loses its terms (benchmark: constants)."""

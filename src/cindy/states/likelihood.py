@@ -28,7 +28,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
-from scipy.linalg import lapack
+from scipy.linalg import expm, lapack
 
 from cindy._arrays import Floats, Ints
 from cindy.least_squares import LeastSquares, lengths, quick_triangle
@@ -267,8 +267,17 @@ def quadrature_error(motion: Motion, fitted: Fitted) -> float:
     return total
 
 
-def stiffness(motion: Motion, fitted: Fitted) -> float:
-    """The 90th percentile of ‖h J‖, each state in units of its spread. Above 2 the samples are too coarse."""
+def stiffness(motion: Motion, fitted: Fitted, coarse: float, decays: float) -> float:
+    """By how much the law grows or turns a deviation within a step, at its 90th percentile over the samples.
+
+    It is the larger of log ‖exp(h J)‖, by which a deviation grows, and |Im λ(h J)|, by which it turns, each
+    state in units of its spread. Neither exceeds ‖h J‖, which is used where it is small. A deviation that
+    decays within a step hides no motion: the state follows the others, as the current of a fast circuit
+    follows its voltages.
+
+    coarse: a result above which the samples do not resolve the law; decays: ‖h J‖ above which even a decay
+        is too fast for the rule that integrates the terms
+    """
     sizes = []
     unit = motion.spread / motion.spread[:, None]
     for record, x in zip(motion.records, fitted.x, strict=True):
@@ -276,8 +285,13 @@ def stiffness(motion: Motion, fitted: Fitted) -> float:
         # Some 2,000 samples are enough for a quantile.
         thin = max(len(points) // 2000, 1)
         jacobian = fitted.law.jacobian(points[::thin], fitted.coef) * unit
-        step = float(np.mean(np.abs(record.grid.integral.sum(axis=1))))
-        sizes.append(np.linalg.norm(jacobian, ord=2, axis=(1, 2)) * step)
+        moved = jacobian * float(np.mean(np.abs(record.grid.integral.sum(axis=1))))
+        size = np.linalg.norm(moved, ord=2, axis=(1, 2))
+        fast = (size > coarse) & (size < decays)
+        if fast.any():
+            grown = np.log(np.linalg.norm(expm(moved[fast]), ord=2, axis=(1, 2)))
+            size[fast] = np.maximum(grown, np.abs(np.linalg.eigvals(moved[fast]).imag).max(axis=1))
+        sizes.append(size)
     return float(np.quantile(np.concatenate(sizes), 0.9))
 
 
