@@ -264,5 +264,5 @@ def test_rounded_times_that_repeat_lead_to_the_step(tmp_path):
     given = float(re.search(r"dt=([\d.]+)", str(told.value))[1])
     assert read(path, states=["r"], dt=given)[0].t[-1] == pytest.approx(1499 * step, rel=0.005)
     path.write_text("time,r\n" + "".join(f"{k - (k > 50)},{k}\n" for k in range(100)))
-    with pytest.raises(DataError, match=r"by`; otherwise sort"):
+    with pytest.raises(DataError, match=r"by`. If a time was measured more than once"):
         read(path)
