@@ -1,16 +1,17 @@
-"""Terms that only noise tells apart, and laws that explain the data almost as well."""
+"""What samples resolve: terms that only noise tells apart, and motion that is fast where samples are dense."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.linalg import expm
 
 import cindy
 from cindy import systems
 from cindy.least_squares import Rows
 from cindy.pipeline.models_met import Search
 from cindy.pipeline.request import Options
-from cindy.states import NEARBY, blurred_terms, start_of, states_under
+from cindy.states import NEARBY, blurred_terms, grid_of, start_of, states_under
 
 
 def orbit(samples, seed):
@@ -84,3 +85,51 @@ def test_a_term_that_chance_may_have_added_is_told():
     assert any("Models without x v in the equation of x′" in said for said in model.warnings)
     # At its price as a product of two factors the term is not there.
     assert cindy.identify(orbit(1_000, 44), cindy.Polynomial(3)).support.sum() == 2
+
+
+OFTEN_AT_FIRST = np.array([5, 10, 15, 20, 30, 45, 60, 75, 90, 120, 150, 180, 240, 300, 360]) - 5.0
+RARELY_IN_THE_END = np.array([0.08, 0.17, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24])
+
+
+def two_compartments(t, seed, *, out, there, back, noise=0.02):
+    """A drug in the blood c, which leaves it and is exchanged with a tissue p; six subjects, one dose each."""
+    rng, flow = np.random.default_rng([seed, 11]), np.array([[-out - there, back], [there, -back]])
+    runs = []
+    for dose in rng.uniform(60, 140, 6):
+        x = np.array([expm(flow * time) @ [dose, 0.0] for time in t])
+        runs.append(cindy.Trajectory(t, x + noise * x.std(axis=0) * rng.standard_normal(x.shape), ("c", "p")))
+    return runs
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("t", "rates"),
+    [
+        (OFTEN_AT_FIRST, {"out": 0.03, "there": 0.04, "back": 0.012}),
+        (RARELY_IN_THE_END, {"out": 0.3, "there": 0.9, "back": 0.35}),
+    ],
+)
+def test_samples_that_are_dense_only_while_a_decay_is_fast_resolve_it(t, rates, seed):
+    data = two_compartments(t, seed, **rates)
+    model = cindy.identify(data, "poly:2")
+    assert {(model.terms[i], model.states[j]) for i, j in zip(*np.nonzero(model.coef), strict=True)} == {
+        ("c", "c"),
+        ("p", "c"),
+        ("c", "p"),
+        ("p", "p"),
+    }
+    blood = [cindy.Trajectory(run.t, run.x[:, 0], ("c",)) for run in data]
+    model = cindy.identify(blood, "poly:1:nobias", hidden="w")
+    # With c' = w the tissue is a part of w, whose equation has the sum and the product of the two rates.
+    assert model.coef[:, 1].tolist() == pytest.approx(
+        [-rates["out"] * rates["back"], -sum(rates.values())], rel=0.25
+    )
+
+
+def test_the_last_of_growing_steps_is_integrated_through_the_nearest_samples():
+    grid = grid_of(RARELY_IN_THE_END)
+    # The fast part of this motion is over long before the last step begins.
+    x = np.exp(-1.4 * grid.t) + np.exp(-0.08 * grid.t)
+    slope = -1.4 * np.exp(-1.4 * grid.t) - 0.08 * np.exp(-0.08 * grid.t)
+    missed = grid.differences(x[None, :, None]) - grid.integrals(slope[None, :, None])
+    assert np.abs(missed[0, -1, 0]) < 0.02

@@ -5,7 +5,8 @@
 
 1. F is replaced by the polynomial through the nine samples around a row, in Legendre polynomials.
 2. Its integral against the kernel follows from Gauss-Legendre quadrature, exact for these degrees.
-3. Where a grid is so uneven that the weights would amplify noise, the degree is lowered row by row.
+3. Where a grid is so uneven that the weights would amplify noise, the degree is lowered row by row, and the
+   polynomial passes through the nearest samples only.
 
 A row consists of a few weights at neighbouring samples. So products with the grid cost time linear in the
 samples, and the covariance of the rows is banded.
@@ -365,9 +366,9 @@ def _grid(times: bytes, order: int, even: bool) -> Grid:
     return Grid(t, order, start, difference, integral, np.asarray(span))
 
 
-def _starts(samples: int, order: int) -> Ints:
+def _starts(samples: int, order: int, points: int = _NODES_OF.points) -> Ints:
     """(rows,) the first sample that each row uses."""
-    width = min(_NODES_OF.points, samples)
+    width = min(points, samples)
     return np.clip(np.arange(samples - order) - (width - order) // 2, 0, samples - width)
 
 
@@ -388,7 +389,21 @@ def _integrals(t: Floats, order: int) -> Floats:
         wild = np.flatnonzero(np.abs(weights).sum(axis=1) > _NODES_OF.swell * span / order)
         if degree >= width - 1 or not len(wild):
             continue
-        weights[wild] = _of_degree(t, start, width, degree, order)[wild]
+        weights[wild] = _through_nearest(t, start, width, degree, order)[wild]
+    return weights
+
+
+def _through_nearest(t: Floats, start: Ints, width: int, degree: int, order: int) -> Floats:
+    """(rows, width): weights by polynomials of a degree through the samples nearest to each row.
+
+    Where steps grow along a decay, the nine samples of the last row reach far back into fast motion. A
+    polynomial of low degree through all of them is wrong by much more than one through the nearest few.
+    """
+    near = min(max(degree, order) + 1, width)
+    first = _starts(len(t), order, near)
+    weights = np.zeros((len(start), width))
+    place = (first - start)[:, None] + np.arange(near)
+    np.put_along_axis(weights, place, _of_degree(t, first, near, degree, order), axis=1)
     return weights
 
 

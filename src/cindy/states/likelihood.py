@@ -20,6 +20,7 @@ from cindy.states.determinants import log_volume
 from cindy.states.doubts import Distortion, autocovariance, distorted_rows
 from cindy.states.fitting import LEVELS
 from cindy.states.motion import Fitted, Motion, Whitened
+from cindy.states.record import Record
 
 __all__ = [
     "blurred_terms",
@@ -261,7 +262,11 @@ def quadrature_error(motion: Motion, fitted: Fitted) -> float:
 
 
 def stiffness(motion: Motion, fitted: Fitted) -> float:
-    """The 90th percentile of ‖h J‖, each state in units of its spread. Above 2 the samples are too coarse."""
+    """The 90th percentile of ‖h J‖, each state in units of its spread. Above 2 the samples are too coarse.
+
+    h is the mean step, weighted by the speed of the states. Samples of a decay are often dense at first and
+    sparse later, when only slow motion is left. The plain mean would call the fast motion unresolved there.
+    """
     sizes = []
     unit = motion.spread / motion.spread[:, None]
     for record, x in zip(motion.records, fitted.x, strict=True):
@@ -269,9 +274,17 @@ def stiffness(motion: Motion, fitted: Fitted) -> float:
         # Some 2,000 samples are enough for a quantile.
         thin = max(len(points) // 2000, 1)
         jacobian = fitted.law.jacobian(points[::thin], fitted.coef) * unit
-        step = float(np.mean(np.abs(record.grid.integral.sum(axis=1))))
-        sizes.append(np.linalg.norm(jacobian, ord=2, axis=(1, 2)) * step)
+        sizes.append(np.linalg.norm(jacobian, ord=2, axis=(1, 2)) * _moving_step(record, x / motion.spread))
     return float(np.quantile(np.concatenate(sizes), 0.9))
+
+
+def _moving_step(record: Record, x: Floats) -> float:
+    """The mean step of a record, weighted by the speed of its states x (stretches, samples, states)."""
+    grid = record.grid
+    moved = np.linalg.norm(x[:, grid.order :] - x[:, : -grid.order], axis=2).sum(axis=0)
+    speed = moved / (grid.t[grid.order :] - grid.t[: -grid.order])
+    step = np.abs(grid.integral.sum(axis=1))
+    return float(np.average(step, weights=speed) if speed.any() else np.mean(step))
 
 
 _APART = 2.0
