@@ -20,7 +20,9 @@ w1' = I w2 − (σ + γ) w1.
    prices of its terms, is the best.
 3. With several hidden states do the same in other gauges, from the states that the best law has fitted.
 4. Change to the gauge in which the law has the fewest terms, and search from there (`hidden_gauge.py`).
-5. The criterion must be less than that of the law with one hidden state less, or with none and a free model
+5. Weight each measurement by its own noise, which may grow with the state or differ between runs, and search
+   once more.
+6. The criterion must be less than that of the law with one hidden state less, or with none and a free model
    error; otherwise a finding says that the state is not needed.
 
 The cost is that of the searches, about ten with one hidden state.
@@ -53,6 +55,7 @@ from cindy.pipeline.inference import LastPass
 from cindy.pipeline.models_met import Search
 from cindy.pipeline.passes import NEAR, Found, first_starts, search
 from cindy.pipeline.request import Options, Request
+from cindy.pipeline.second_look import Look, each_by_its_own
 from cindy.problem import Problem
 from cindy.states import LEVELS, Motion, at_level, deviance, drift_of_data, first_objective, start_of
 
@@ -83,7 +86,8 @@ _HELD = 0.3
 class Discovery:
     """A law with hidden states.
 
-    data: the trajectories with the estimates of the hidden states; criterion: −2 log p and prices
+    data: the trajectories with the estimates of the hidden states
+    criterion: −2 log p, in noise of one size for each state, and prices
     """
 
     model: Model
@@ -226,12 +230,16 @@ def identify_with_hidden(
     sparser = None if len(options.rows) else _in_sparsest_gauge(motion, options, start, last)
     if sparser is not None:
         gauged, found, start = sparser
-        last = LastPass.of(problem, gauged, found, request.callback)
+    # Step 5. The law without hidden states is judged in noise of one size, and so this one is compared before.
+    criterion = found.best.criterion
+    look = each_by_its_own(Look(gauged, found), found.best.fitted.variance)
+    gauged, found = look.motion, look.found or found
+    last = LastPass.of(problem, gauged, found, request.callback)
     model = last.model()
-    findings = (*inexact, *model.findings, *gauge_findings(names, start.pins, last))
+    findings = (*inexact, *look.findings, *model.findings, *gauge_findings(names, start.pins, last))
     settings = request.settings | {"hidden": dict(formulas) or list(names)}
     model = replace(model, findings=findings, settings=settings)
-    return Discovery(model, _filled(request.data, gauged, found, len(names)), found.best.criterion)
+    return Discovery(model, _filled(request.data, gauged, found, len(names)), criterion)
 
 
 def _best_of(
