@@ -1,4 +1,4 @@
-"""What samples resolve: terms that only noise tells apart, and motion that is fast where samples are dense."""
+"""What samples resolve: terms that only noise tells apart, and fast motion where samples are dense."""
 
 from dataclasses import replace
 
@@ -92,7 +92,7 @@ RARELY_IN_THE_END = np.array([0.08, 0.17, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8
 
 
 def two_compartments(t, seed, *, out, there, back, noise=0.02):
-    """A drug in the blood c, which leaves it and is exchanged with a tissue p; six subjects, one dose each."""
+    """A drug that leaves the blood c and is exchanged with a tissue p; six subjects, one dose each."""
     rng, flow = np.random.default_rng([seed, 11]), np.array([[-out - there, back], [there, -back]])
     runs = []
     for dose in rng.uniform(60, 140, 6):
@@ -133,3 +133,22 @@ def test_the_last_of_growing_steps_is_integrated_through_the_nearest_samples():
     slope = -1.4 * np.exp(-1.4 * grid.t) - 0.08 * np.exp(-0.08 * grid.t)
     missed = grid.differences(x[None, :, None]) - grid.integrals(slope[None, :, None])
     assert np.abs(missed[0, -1, 0]) < 0.02
+
+
+def test_noise_with_a_memory_names_the_missing_state_as_another_explanation():
+    data = two_compartments(OFTEN_AT_FIRST, 0, out=0.03, there=0.04, back=0.012)
+    blood = [cindy.Trajectory(run.t, run.x[:, 0], ("c",)) for run in data]
+    model = cindy.identify(blood, "poly:1:nobias")
+    [told] = [finding.message for finding in model.findings if finding.code == "noise-memory"]
+    assert "a term or a state is missing" in told
+
+
+@pytest.mark.parametrize(("samples", "known"), [(6, False), (9, True)])
+def test_runs_of_fewer_than_eight_samples_do_not_tell_what_noise_allows(samples, known):
+    rng, t = np.random.default_rng(0), np.linspace(0.0, 8.0, samples)
+    runs = [
+        cindy.Trajectory(t, 1 / (1 + (1 / x0 - 1) * np.exp(-t)) + 0.02 * rng.standard_normal(samples), ("x",))
+        for x0 in np.linspace(0.05, 0.4, 8)
+    ]
+    summary = cindy.identify(runs, "poly:2:nobias").summary()
+    assert ("where noise allows" in summary) == known

@@ -243,7 +243,7 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
     trajectories = []
     for name, rows in _runs(table, by):
         if t is not None and time is not None:
-            _must_go_on(table, rows, time, t[rows], name, separated=by is not None)
+            _must_go_on(table, rows, time, t[rows], name, by)
         u_rows = None if u is None else u[rows]
         times: Any = columns.dt if t is None else t[rows]
         with_inputs, with_states = _instants(x[rows], u_rows) if t is not None else (None, slice(None))
@@ -347,8 +347,7 @@ def _must_go_on(
     time: str,
     times: Floats,
     name: str,
-    *,
-    separated: bool,
+    by: str | None,
 ) -> None:
     """Raise if the times of a run repeat or go back, and name the place in the table."""
     back = np.flatnonzero(np.diff(times) <= 0)
@@ -356,16 +355,20 @@ def _must_go_on(
         return
     i = int(back[0])
     row = i + 1 if isinstance(rows, slice) else int(rows[i + 1])
-    fault = "repeats" if times[i] == times[i + 1] else "goes back"
-    hint = (
-        ""
-        if separated
-        else " If the rows belong to several trajectories, name the column that separates them with `by`; "
-        "otherwise sort them by time, and keep one of those that repeat."
-    )
+    repeats = times[i] == times[i + 1]
+    separate = "If the rows belong to several trajectories, name the column that separates them with `by`."
+    hints = [separate] if by is None else []
+    if repeats:
+        keys = ", ".join(f'"{key}"' for key in (by, time) if key is not None)
+        hints.append(
+            "If a time was measured more than once, keep the mean of its rows (in pandas "
+            f"table.groupby([{keys}], as_index=False).mean())."
+        )
+    else:
+        hints.append("Rows that are out of order must be sorted by time.")
     raise DataError(
-        f"{table.source}, {table.place(row, time)}: time {fault}, "
-        f"from {times[i]:.12g} to {times[i + 1]:.12g}{' in ' + name if name else ''}.{hint}"
+        f"{table.source}, {table.place(row, time)}: time {'repeats' if repeats else 'goes back'}, "
+        f"from {times[i]:.12g} to {times[i + 1]:.12g}{' in ' + name if name else ''}. {' '.join(hints)}"
     )
 
 

@@ -230,9 +230,8 @@ def identify_with_hidden(
     sparser = None if len(options.rows) else _in_sparsest_gauge(motion, options, start, last)
     if sparser is not None:
         gauged, found, start = sparser
-    # Step 5. The law without hidden states is judged in noise of one size, and so this one is compared before.
-    criterion = found.best.criterion
-    look = each_by_its_own(Look(gauged, found), found.best.fitted.variance)
+    # Step 5. The law without hidden states is judged in noise of one size, and so is this one.
+    criterion, look = found.best.criterion, each_by_its_own(Look(gauged, found), found.best.fitted.variance)
     gauged, found = look.motion, look.found or found
     last = LastPass.of(problem, gauged, found, request.callback)
     model = last.model()
