@@ -420,3 +420,25 @@ def test_noise_that_grows_with_the_state_is_weighed_beside_a_hidden_state(seed):
     assert "growing-noise" in {finding.code for finding in model.findings}
     # c'' = −(fast + slow) c' − fast slow c
     assert model.coef[:, 1].tolist() == pytest.approx([-fast * slow, -fast - slow], rel=0.25)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_hidden_state_is_found_over_steps_that_grow_tenfold(seed):
+    # Remote insulin X lowers the glucose G of the blood: the minimal model of a tolerance test.
+    t = np.array([8, 10, 12, 14, 16, 19, 22, 27, 32, 42, 52, 62, 72, 82, 92, 102, 122, 142, 162, 182.0])
+    rng = np.random.default_rng([seed, 13])
+    insulin = np.maximum(0.45 * np.exp(-0.03 * (t - 8)) * (1 + 0.3 * rng.standard_normal(20)), 0.01)
+
+    def law(s, x):
+        return [0.03 * (0.9 - x[0]) - x[0] * x[1], -0.03 * x[1] + 0.002 * np.interp(s, t, insulin)]
+
+    exact = solve_ivp(law, (8, 182), [2.5, 0.0], t_eval=t, rtol=1e-9, max_step=0.5).y[0]
+    test = Trajectory(t, exact + 0.01 * rng.standard_normal(20), ("G",), u=insulin, inputs=("I",))
+    terms = {
+        "G": cindy.Custom({"0.9-G": "0.9-G", "G X": "G*X"}),
+        "X": cindy.Custom({"X": "X", "I": "I"}),
+    }
+    first = {"X": "max(-G'/G - 0.03*(1 - 0.9/G), 0)"}
+    model = cindy.identify(test, terms, hidden=first, constraints=[cindy.fix("G", "G X", -1)])
+    found = [model.coef[model.place(*place)] for place in (("G", "0.9-G"), ("X", "X"), ("X", "I"))]
+    assert found == pytest.approx([0.03, -0.03, 0.002], rel=0.4)

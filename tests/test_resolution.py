@@ -135,6 +135,13 @@ def test_the_last_of_growing_steps_is_integrated_through_the_nearest_samples():
     assert np.abs(missed[0, -1, 0]) < 0.02
 
 
+def test_slow_motion_at_random_times_is_integrated_through_all_samples_around():
+    grid = grid_of(np.cumsum(np.random.default_rng(0).exponential(1, 40)))
+    x = np.exp(-3 * grid.t / grid.t[-1])
+    missed = grid.differences(x[None, :, None]) - grid.integrals(-3 / grid.t[-1] * x[None, :, None])
+    assert np.abs(missed).max() < 1e-6
+
+
 def test_noise_with_a_memory_names_the_missing_state_as_another_explanation():
     data = two_compartments(OFTEN_AT_FIRST, 0, out=0.03, there=0.04, back=0.012)
     blood = [cindy.Trajectory(run.t, run.x[:, 0], ("c",)) for run in data]

@@ -187,7 +187,7 @@ def identify_with_hidden(
     formulas: a user's formulas of their first values; empty where these are to be estimated
     """
     _check(request, names, passes)
-    motion = request.motion()
+    motion = _resolved(request)
     if motion is None or not motion.records:
         raise DataError(
             f"identify: hidden states ({', '.join(names)}) are found with fitted states: use Integral(), and "
@@ -239,6 +239,21 @@ def identify_with_hidden(
     settings = request.settings | {"hidden": dict(formulas) or list(names)}
     model = replace(model, findings=findings, settings=settings)
     return Discovery(model, _filled(request.data, gauged, found, len(names)), criterion)
+
+
+def _resolved(request: Request) -> Motion | None:
+    """The motion with steps divided where they differ much in length.
+
+    How much a hidden state bends between the samples is not seen, inputs have kinks there, and over uneven
+    steps integrals are less accurate. In 20 samples of glucose, 2 to 20 minutes apart, remote insulin is
+    found with divided steps only.
+    """
+    motion = request.motion()
+    if motion is None or motion.parts != 1:
+        return motion
+    steps = [record.grid.step for record in motion.records]
+    uneven = any(step.max() > 2.0 * step.min() for step in steps)
+    return request.motion(instants=2) if uneven else motion
 
 
 def _best_of(
@@ -405,7 +420,7 @@ def criterion_without(request: Request, hidden: int) -> float:
     seen = _without_last(request.data, hidden)
     plain, noise = replace(request, data=seen, pose=Problem), noise_variance(seen)
     try:
-        motion = plain.motion()
+        motion = _resolved(plain)
         assert motion is not None
         found = search(motion, plain.options(motion, plain.problem(motion)), noise)
     except DataError:

@@ -5,8 +5,8 @@
 
 1. F is replaced by the polynomial through the nine samples around a row, in Legendre polynomials.
 2. Its integral against the kernel follows from Gauss-Legendre quadrature, exact for these degrees.
-3. Where a grid is so uneven that the weights would amplify noise, the degree is lowered row by row, and the
-   polynomial passes through the nearest samples only.
+3. Where a grid is so uneven that the weights would amplify noise, the degree is lowered row by row. The
+   polynomial then passes through the nearest samples only, unless that amplifies noise too.
 
 A row consists of a few weights at neighbouring samples. So products with the grid cost time linear in the
 samples, and the covariance of the rows is banded.
@@ -20,6 +20,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.polynomial import legendre
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cindy._arrays import Floats, Ints
@@ -386,11 +387,18 @@ def _integrals(t: Floats, order: int) -> Floats:
     span = t[order:] - t[:-order]
     for degree in (6, 4, 2, 1):
         # Step 3: large weights of both signs would amplify noise.
-        wild = np.flatnonzero(np.abs(weights).sum(axis=1) > _NODES_OF.swell * span / order)
+        wild = np.flatnonzero(_swells(weights, span / order))
         if degree >= width - 1 or not len(wild):
             continue
-        weights[wild] = _through_nearest(t, start, width, degree, order)[wild]
+        every, nearest = (f(t, start, width, degree, order) for f in (_of_degree, _through_nearest))
+        swells = _swells(nearest, span / order)
+        weights[wild] = np.where(swells[:, None], every, nearest)[wild]
     return weights
+
+
+def _swells(weights: Floats, span: Floats) -> NDArray[np.bool_]:
+    """(rows,) whether the absolute weights add up to too much more than the step."""
+    return np.asarray(np.abs(weights).sum(axis=1) > _NODES_OF.swell * span)
 
 
 def _through_nearest(t: Floats, start: Ints, width: int, degree: int, order: int) -> Floats:
