@@ -456,3 +456,38 @@ def test_the_model_without_a_hidden_state_is_said_to_have_kicks_where_it_has():
     data = cindy.Trajectory(0.1, x + 0.05 * rng.standard_normal(400), ("x",))
     told = next(f for f in cindy.identify(data, "poly:1", hidden=1).findings if f.code == "hidden-not-needed")
     assert "in which random kicks drive the measured states" in told.message
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_that_grows_with_the_state_is_weighed_beside_a_hidden_state(seed):
+    # A drug in the blood that leaves it and is exchanged with a tissue; six subjects, errors of 15 %.
+    rng, t = np.random.default_rng([seed, 5]), np.arange(5.0, 365.0, 10.0)
+    fast, slow = 0.06, 0.008
+    exact = [dose * (0.7 * np.exp(-fast * t) + 0.3 * np.exp(-slow * t)) for dose in rng.uniform(60, 140, 6)]
+    runs = [cindy.Trajectory(t, c * (1 + 0.15 * rng.standard_normal(len(t))), ("c",)) for c in exact]
+    model = cindy.identify(runs, "poly:1:nobias", hidden="w")
+    assert "growing-noise" in {finding.code for finding in model.findings}
+    # c'' = −(fast + slow) c' − fast slow c
+    assert model.coef[:, 1].tolist() == pytest.approx([-fast * slow, -fast - slow], rel=0.25)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_hidden_state_is_found_over_steps_that_grow_tenfold(seed):
+    # Remote insulin X lowers the glucose G of the blood: the minimal model of a tolerance test.
+    t = np.array([8, 10, 12, 14, 16, 19, 22, 27, 32, 42, 52, 62, 72, 82, 92, 102, 122, 142, 162, 182.0])
+    rng = np.random.default_rng([seed, 13])
+    insulin = np.maximum(0.45 * np.exp(-0.03 * (t - 8)) * (1 + 0.3 * rng.standard_normal(20)), 0.01)
+
+    def law(s, x):
+        return [0.03 * (0.9 - x[0]) - x[0] * x[1], -0.03 * x[1] + 0.002 * np.interp(s, t, insulin)]
+
+    exact = solve_ivp(law, (8, 182), [2.5, 0.0], t_eval=t, rtol=1e-9, max_step=0.5).y[0]
+    test = Trajectory(t, exact + 0.01 * rng.standard_normal(20), ("G",), u=insulin, inputs=("I",))
+    terms = {
+        "G": cindy.Custom({"0.9-G": "0.9-G", "G X": "G*X"}),
+        "X": cindy.Custom({"X": "X", "I": "I"}),
+    }
+    first = {"X": "max(-G'/G - 0.03*(1 - 0.9/G), 0)"}
+    model = cindy.identify(test, terms, hidden=first, constraints=[cindy.fix("G", "G X", -1)])
+    found = [model.coef[model.place(*place)] for place in (("G", "0.9-G"), ("X", "X"), ("X", "I"))]
+    assert found == pytest.approx([0.03, -0.03, 0.002], rel=0.4)

@@ -64,3 +64,32 @@ def test_a_value_for_every_run_leaves_nothing_to_tell() -> None:
     own = [model.coef[model.place("v", f"[cart {number + 1}] damping")] for number in range(len(DAMPING))]
     shared = model.coef[model.place("v", "v")]
     assert np.add(own, shared) == pytest.approx([-c for c in DAMPING], abs=0.004)
+
+
+def _cultures(rates: tuple[float, ...], yields: tuple[float, ...], seed: int) -> list[cindy.Trajectory]:
+    """Growth to a limit, with a rate and a limit of its own at every temperature; 3 % noise, 14 samples."""
+    rng, runs = np.random.default_rng([seed, 3]), []
+    for number, (r, most) in enumerate(zip(rates, yields, strict=True)):
+        t = np.linspace(0.0, 10.0 / r, 14)
+        x = most / (1 + (most / 0.2 - 1) * np.exp(-r * t))
+        runs.append(cindy.Trajectory(t, x + 0.03 * most * rng.standard_normal(14), ("x",), name=f"{number}"))
+    return runs
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_runs_whose_coefficients_all_differ_are_told_to_be_looked_at_one_by_one(seed: int) -> None:
+    runs = _cultures((0.01, 0.08, 0.2, 0.25, 0.3), (3.0, 8.0, 11.0, 4.0, 1.0), seed)
+    try:
+        said = " ".join(cindy.identify(runs, "poly:2:nobias").warnings)
+    except cindy.NoModelError as error:
+        said = str(error)
+    assert "The runs follow different equations" in said
+    for run in runs[1:4]:
+        assert cindy.identify(run, "poly:2:nobias").coef.all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_runs_of_one_law_that_lacks_a_term_do_not_follow_different_equations(seed: int) -> None:
+    data = cindy.systems.lorenz().simulate(seed=seed, trajectories=5, points=500, horizon=4, noise=0.05)
+    assert not _told(cindy.identify(data, cindy.Polynomial(1)))
+    assert not _told(cindy.identify(_cultures((0.5,) * 5, (10.0,) * 5, seed), "poly:2:nobias"))

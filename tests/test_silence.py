@@ -123,6 +123,14 @@ def test_a_state_that_comes_to_rest_is_not_clipped():
     assert kept == data
 
 
+def test_weeks_without_a_case_are_measurements():
+    outbreak = np.round(40 * np.exp(-(((np.arange(30) - 15) / 5.0) ** 2)))
+    cases = np.concatenate([outbreak[6:25], np.zeros(20), outbreak[6:25]])
+    (kept,), (found,) = without_clipped([cindy.Trajectory(np.arange(58.0), cases, ("cases",))])
+    assert "count" in found.message
+    assert np.array_equal(kept.x[:, 0], cases)
+
+
 def test_clipped_values_are_taken_as_missing():
     clipped = np.minimum(OSCILLATION, [0.8, np.inf])
     (kept,), (found,) = without_clipped([cindy.Trajectory(T, clipped)])

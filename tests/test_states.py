@@ -10,7 +10,7 @@ from scipy.signal import lfilter
 from cindy import Discrete, Integral, Polynomial, Trajectory, fix, identify, load, tie
 from cindy.pipeline import large
 from cindy.selection import EFFORT
-from cindy.states import grid_of
+from cindy.states import grid_of, start_of, without_outliers
 from cindy.states.doubts import memory
 from cindy.states.linearised import Linearised
 from cindy.states.record import Record
@@ -233,6 +233,19 @@ def test_errors_hold_where_noise_is_a_share_of_the_state():
     # Of 16 independent values of variance 1 the mean square lies between 0.3 and 2.1 in 99 of 100 cases; the
     # four of one draw are correlated.
     assert 0.2 < np.mean(np.square(z)) < 3.0
+
+
+@pytest.mark.parametrize(("every", "left_out"), [(20, 20), (4, 0)])
+def test_measurements_are_no_outliers_where_many_of_them_are(every, left_out):
+    data, _ = oscillator(0.01)
+    motion = Integral().motion([data], Polynomial(1))
+    fitted = start_of(motion, motion.candidates[[2, 3]], np.ones(2), np.full(2, 1e-4))
+    [record] = motion.records
+    y = record.y.copy()
+    y[:, 3::every, 0] += 3.0
+    marked, count = without_outliers(motion.part([replace(record, y=y)]), fitted)
+    assert count == left_out
+    assert int(np.sum(marked.records[0].missing)) == left_out
 
 
 def test_the_tails_of_a_noisier_run_are_no_outliers():

@@ -74,12 +74,18 @@ def without_clipped(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[
     findings, cleaned = [], list(data)
     for limit in _limits(data):
         name = data[0].states[limit.state]
-        removed = limit.share < _PILE_OF.most
-        consequence = (
-            "These samples are bounds and not measurements, and were taken as missing."
-            if removed
-            else "Most of its samples are bounds and not measurements."
-        )
+        # Weeks without a case of a disease are measurements, and many of them say that it is over.
+        counted = limit.level == 0.0 and all(_whole(run.x[:, limit.state]) for run in data)
+        removed = limit.share < _PILE_OF.most and not counted
+        if removed:
+            consequence = "These samples are bounds and not measurements, and were taken as missing."
+        elif counted:
+            consequence = (
+                "If it is a count, none is a measurement as well, and so these samples were kept. "
+                "If a sensor cannot show less, make them missing."
+            )
+        else:
+            consequence = "Most of its samples are bounds and not measurements."
         message = (
             f'"{name}" has its {limit.side} value, {limit.level:.6g}, {limit.samples} times '
             f"({limit.share:.1%} of the samples), and runs into it: it seems clipped there. {consequence}"
@@ -89,6 +95,11 @@ def without_clipped(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[
         if removed:
             cleaned = [_without(trajectory, limit) for trajectory in cleaned]
     return cleaned, findings
+
+
+def _whole(values: Floats) -> bool:
+    """Whether all values that were measured are whole numbers, as counts are."""
+    return bool(np.all(values[np.isfinite(values)] % 1.0 == 0.0))
 
 
 def _without(trajectory: Trajectory, limit: _Limit) -> Trajectory:

@@ -139,7 +139,7 @@ def _quantised(segments: Sequence[Trajectory]) -> list[Finding]:
     message = (
         f"The data are rounded: {', '.join(steps[:4])}{', …' if len(steps) > 4 else ''}. These steps "
         "are about as large as the changes from one sample to the next, so the errors are not white noise. "
-        "Record more digits, or keep only every few samples."
+        "Keep only every few samples, or record more digits unless they are counts."
     )
     return [Finding("rounded-data", message)]
 

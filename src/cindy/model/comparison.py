@@ -212,7 +212,8 @@ class Comparison:
     span: the longest time that a solution lasts
     explained: (states,) R² of the solutions; through: the same without restarts; −∞ after a blow-up
     stopped: why solutions without restarts ended early, in sentences
-    allowed: (states,) R² of the best possible solution, in view of the noise in the data
+    allowed: (states,) R² of the best possible solution, in view of the noise in the data; 1 where unknown
+    rough: whether a run has the eight samples from which its noise is estimated
     """
 
     solutions: tuple[Solution, ...]
@@ -222,6 +223,7 @@ class Comparison:
     through: Floats
     stopped: tuple[str, ...]
     allowed: Floats
+    rough: bool
 
 
 @one_thread()
@@ -264,7 +266,8 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
             # Step 3.
             length //= 2
     span = max((float(solved.measured.t[-1] - solved.measured.t[0]) for solved in best), default=np.nan)
-    return Comparison(best, window, span, explained, through, stopped, allowed)
+    rough = any(len(solved.measured) >= 8 for solved in whole)
+    return Comparison(best, window, span, explained, through, stopped, allowed, rough)
 
 
 def excerpt_of(data: Sequence[Trajectory]) -> list[Trajectory]:

@@ -40,7 +40,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy.basis import RUN, listed, pretty, term_variables
 from cindy.data import Trajectory
 from cindy.errors import DataError
@@ -52,7 +52,7 @@ from cindy.pipeline.passes import NEAR, Found
 from cindy.pipeline.request import Request
 from cindy.states import LEVELS, Fitted, Motion, Whitened, memory, rows_beside, start_of
 
-__all__ = ["beside_the_law", "runs_apart"]
+__all__ = ["beside_the_law", "rows_by_run", "runs_apart"]
 
 
 @dataclass(frozen=True)
@@ -366,14 +366,9 @@ def runs_apart(motion: Motion, found: Found, data: Sequence[Trajectory]) -> Find
     fitted, allowed = found.best.fitted, motion.basis.asks_for(RUN)
     if len(data) < 2 or not len(fitted.coef) or fitted.law.unknown or len(found.options.rows) or allowed:
         return None
-    rows: dict[int, list[Floats]] = {}
-    for white in motion.whitened(fitted):
-        if white is None:
-            return None
-        table = motion.table(white, fitted.law, fitted.coef)
-        stretches = table.reshape(*white.linear.target.shape, table.shape[1])
-        for run, stretch in zip(white.linear.record.source.tolist(), stretches, strict=True):
-            rows.setdefault(run, []).append(stretch)
+    rows = rows_by_run(motion, fitted, fitted.law.support)
+    if rows is None:
+        return None
     triangles = [triangle(np.concatenate([s.reshape(-1, s.shape[-1]) for s in own])) for own in rows.values()]
     # A row where nothing was measured has no residual, so it does not count.
     count = motion.rows - sum(int(np.count_nonzero(record.missing)) for record in motion.records)
@@ -396,6 +391,19 @@ def runs_apart(motion: Motion, found: Found, data: Sequence[Trajectory]) -> Find
         dict(zip(names, best.values.tolist(), strict=True)),
         chance / np.log(10.0),
     )
+
+
+def rows_by_run(motion: Motion, fitted: Fitted, support: Ints) -> dict[int, list[Floats]] | None:
+    """By run the white rows [terms | target] of its stretches, (rows, states, terms + 1) each."""
+    rows, law = dict[int, list[Floats]](), motion.law(support)
+    for white in motion.whitened(fitted):
+        if white is None:
+            return None
+        table = motion.table(white, law)
+        stretches = table.reshape(*white.linear.target.shape, table.shape[1])
+        for run, stretch in zip(white.linear.record.source.tolist(), stretches, strict=True):
+            rows.setdefault(run, []).append(stretch)
+    return rows
 
 
 def _least_squares(table: Floats) -> tuple[Floats, float]:

@@ -19,20 +19,22 @@ chosen among those of the law and those of the largest scores.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
+from scipy.special import fdtrc
 
 from cindy._arrays import Floats, Ints
+from cindy.basis import RUN
 from cindy.errors import NoModelError
 from cindy.findings import Finding, has_finding
-from cindy.least_squares import Rows, connected
+from cindy.least_squares import Rows, connected, lengths, triangle
 from cindy.model import Model
-from cindy.pipeline.beside_the_law import beside_the_law, runs_apart
+from cindy.pipeline.beside_the_law import beside_the_law, rows_by_run, runs_apart
 from cindy.pipeline.inference import LastPass, not_significant, plain_findings, shown_by_errors
 from cindy.pipeline.judgement import instrument_fault
 from cindy.pipeline.large import confirmed, screened, some_of
@@ -48,6 +50,22 @@ from cindy.states import Fitted, Motion, quadrature_error, start_of
 __all__ = ["identify_with_states", "refined"]
 
 
+@dataclass(frozen=True)
+class _Alone:
+    """When runs count as following equations of their own."""
+
+    explained: float = 0.8
+    """R² of the same coefficients for all runs, from sample to sample, above which they are not doubted."""
+    left: float = 0.5
+    """Share of the squares that coefficients of their own may leave. Growth at other temperatures leaves 0.4;
+    Lorenz without its products, and a pendulum without its sine, leave 0.9."""
+    chance: float = 1e-6
+    """Probability below which the finding is reported, as for a single coefficient (`runs_apart`)."""
+
+
+_ALONE = _Alone()
+
+
 def identify_with_states(request: Request, motion: Motion) -> Model:
     """The model whose states are denoised, with laws that have a tolerance imposed at the samples."""
     searched = partial(_searched, request, motion, request.variance(motion))
@@ -60,9 +78,11 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
     whole, look = _looked(request, request.narrowed(motion, problem), variance, options)
     # Step 2. Kicks change the likelihood that terms are chosen by, hence before a rule picks. They would also
     # explain runs that do not share a coefficient.
-    apart = None if look.found is None else runs_apart(look.motion, look.found, request.data)
+    apart = None
+    if look.found is not None:
+        apart = runs_apart(look.motion, look.found, request.data) or _each_alone(look.motion, look.found)
     look, kicks = with_kicks(look, variance)
-    searched, chance = _required(look, request, variance)
+    searched, chance = _required(look, request, variance, apart)
     # Step 3.
     motion, found = look.motion, picked(request.selection, look.motion, searched)
     if motion.samples < whole.samples or request.pieces.source.whole is None:
@@ -104,10 +124,14 @@ def _looked(request: Request, motion: Motion, variance: Floats, options: Options
     return whole, second_look(Look(part, found), variance)
 
 
-def _required(look: Look, request: Request, variance: Floats) -> tuple[Found, tuple[Finding, ...]]:
+def _required(
+    look: Look, request: Request, variance: Floats, apart: Finding | None
+) -> tuple[Found, tuple[Finding, ...]]:
     """What was found, or with least="best" the best model that has terms; an error if there is neither.
 
     The findings say where the model that is returned is no better than chance.
+
+    apart: the finding that the runs follow different equations, which the error then tells
     """
     found = look.found
     if found is None:
@@ -126,8 +150,58 @@ def _required(look: Look, request: Request, variance: Floats) -> tuple[Found, tu
         # No start led to a model with terms: the most important term alone is one.
         return picked(Terms(1), look.motion, found), (not_significant(),)
     error = request.selection.nothing_kept("identify")
-    walk = walk_of(look, variance)
-    raise NoModelError(f"{error} {walk}") if walk else error
+    more = walk_of(look, variance) if apart is None else apart.message
+    raise NoModelError(f"{error} {more}") if more else error
+
+
+def _each_alone(motion: Motion, found: Found) -> Finding | None:
+    """A finding where no coefficients serve all runs, and coefficients of their own serve each of them.
+
+    The rows are those of all candidates, since the law that was found for all runs lacks terms where the
+    runs contradict each other. The F test compares their least squares, over all runs and run by run. A
+    missing term lowers the sum of squares of every run only a little.
+    """
+    fitted, candidates = found.best.fitted, motion.candidates
+    varying = motion.basis.asks_for(RUN) or fitted.law.unknown or len(found.options.rows)
+    known = None if varying else rows_by_run(motion, fitted, fitted.law.support)
+    if known is None or len(known) < 2:
+        return None
+    left, size = _squares([triangle(_flat(own)) for own in known.values()])
+    # Where the law explains enough, or a run has too few samples for all candidates, nothing is tested.
+    each = motion.rows / len(known) / max(motion.parts, 1)
+    if left < (1 - _ALONE.explained) * size or 2 * len(candidates) > each:
+        return None
+    rows = rows_by_run(motion, fitted, candidates)
+    assert rows is not None
+    runs = [triangle(_flat(own)) for own in rows.values()]
+    together, _ = _squares(runs)
+    alone = sum(_squares([run])[0] for run in runs)
+    more = (len(runs) - 1) * len(candidates)
+    rest = motion.rows / max(motion.parts, 1) - more - len(candidates)
+    chance = float(fdtrc(more, rest, (together - alone) / more / max(alone / rest, 1e-300)))
+    if together < (1 - _ALONE.explained) * size or alone > _ALONE.left * together or chance > _ALONE.chance:
+        return None
+    message = (
+        "The runs follow different equations: with coefficients of its own for every run the terms explain "
+        f"{1 - alone / size:.2g} of the motion from sample to sample, with the same ones for all runs "
+        f"{1 - together / size:.2g}. If a condition differs between the runs, such as a temperature or a "
+        "dose, identify the runs one by one, or use `PerRun`."
+    )
+    return Finding("runs-differ", message, {"alone": 1 - alone / size, "together": 1 - together / size})
+
+
+def _flat(stretches: Sequence[Floats]) -> Floats:
+    """The rows of all stretches and states of a run below each other."""
+    return np.concatenate([stretch.reshape(-1, stretch.shape[-1]) for stretch in stretches])
+
+
+def _squares(tables: Sequence[Floats]) -> tuple[float, float]:
+    """The sum of squares that least squares on the rows [terms | target] leave, and that of the target."""
+    every = np.concatenate(tables)
+    size = lengths(every[:, :-1])
+    unit = every[:, :-1] / np.where(size > 0, size, 1.0)
+    coef = np.linalg.lstsq(unit, every[:, -1], rcond=1e-8)[0]
+    return float(np.sum((every[:, -1] - unit @ coef) ** 2)), float(np.sum(every[:, -1] ** 2))
 
 
 def _parts_for(motion: Motion, found: Found | None) -> int:

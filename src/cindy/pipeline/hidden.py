@@ -20,7 +20,9 @@ w1' = I w2 − (σ + γ) w1.
    prices of its terms, is the best.
 3. With several hidden states do the same in other gauges, from the states that the best law has fitted.
 4. Change to the gauge in which the law has the fewest terms, and search from there (`hidden_gauge.py`).
-5. The criterion must be less than that of the law with one hidden state less, or with none and a free model
+5. Weight each measurement by its own noise, which may grow with the state or differ between runs, and search
+   once more.
+6. The criterion must be less than that of the law with one hidden state less, or with none and a free model
    error; otherwise a finding says that the state is not needed.
 
 The cost is that of the searches, about ten with one hidden state.
@@ -48,11 +50,12 @@ from cindy.pipeline.hidden_gauge import (
     pinned,
     sparsest_gauge,
 )
-from cindy.pipeline.hidden_starts import Start, start_from_formulas, starts_in_gauges, walked
+from cindy.pipeline.hidden_starts import Start, finely_divided, start_from_formulas, starts_in_gauges, walked
 from cindy.pipeline.inference import LastPass
 from cindy.pipeline.loop import Search
 from cindy.pipeline.passes import NEAR, Found, first_starts, search
 from cindy.pipeline.request import Options, Request
+from cindy.pipeline.second_look import Look, each_by_its_own
 from cindy.problem import Problem
 from cindy.states import LEVELS, Motion, at_level, deviance, drift_of_data, first_objective, start_of
 
@@ -87,7 +90,8 @@ _EXACT_SEARCHES = 3
 class Discovery:
     """A law with hidden states.
 
-    data: the trajectories with the estimates of the hidden states; criterion: −2 log p and prices
+    data: the trajectories with the estimates of the hidden states
+    criterion: −2 log p, in noise of one size for each state, and prices
     """
 
     model: Model
@@ -187,7 +191,7 @@ def identify_with_hidden(
     formulas: a user's formulas of their first values; empty where these are to be estimated
     """
     _check(request, names, passes)
-    motion = request.motion()
+    motion = finely_divided(request)
     if motion is None or not motion.records:
         raise DataError(
             f"identify: hidden states ({', '.join(names)}) are found with fitted states: use Integral(), and "
@@ -213,17 +217,8 @@ def identify_with_hidden(
     # Step 2.
     best = sought.best_of(starts)
     if best is not None and len(best.start.pins) > 1 and sought.leaves_noise(best.loose):
-        # Step 3. Derivatives of derivatives of noisy samples are rough first values, and the first law that
-        # is found has a gauge in which they happen to be good. The states of that law have no noise. For SEIR
-        # by I alone at 5 % it has six terms, with I' = I w1; from its states follow the right five
-        # (benchmark: hidden).
-        fitted = [x[..., : len(noise)] for x in best.loose.best.fitted.x]
-        starts = starts_in_gauges(motion, names, np.sqrt(noise), given, fitted)
-        likeliest = sought.likeliest(starts)
-        worst = likeliest.pop(best.start.gauge, (np.inf, best.start))[0] + sought.scatter
-        others = sorted((pair for pair in likeliest.values() if pair[0] < worst), key=lambda pair: pair[0])
-        starts = [start for _, start in others[: _STARTS // 2]]
-        best = sought.best_of(starts, best)
+        # Step 3.
+        best = sought.from_fitted_states(best, names, given)
     if best is None:
         return None
     # Step 4.
@@ -233,12 +228,15 @@ def identify_with_hidden(
     sparser = None if len(options.rows) else sought.in_sparsest_gauge(start, last)
     if sparser is not None:
         gauged, found, start = sparser
-        last = LastPass.of(problem, gauged, found, request.callback)
+    # Step 5. The law without hidden states is judged in noise of one size, and so is this one.
+    criterion, look = found.best.criterion, each_by_its_own(Look(gauged, found), found.best.fitted.variance)
+    gauged, found = look.motion, look.found or found
+    last = LastPass.of(problem, gauged, found, request.callback)
     model = last.model()
-    findings = (*inexact, *model.findings, *gauge_findings(names, start.pins, last))
+    findings = (*inexact, *look.findings, *model.findings, *gauge_findings(names, start.pins, last))
     settings = request.settings | {"hidden": dict(formulas) or list(names)}
     model = replace(model, findings=findings, settings=settings)
-    return Discovery(model, _filled(request.data, model, len(names)), found.best.criterion)
+    return Discovery(model, _filled(request.data, model, len(names)), criterion)
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,6 +283,22 @@ class Sought:
                 if self.leaves_noise(loose) and (len(start.pins) < 2 or (loose.agreed and linear)):
                     break
         return best
+
+    def from_fitted_states(
+        self, best: _Law, names: tuple[str, ...], given: Mapping[int, float]
+    ) -> _Law | None:
+        """The best law from starts in other gauges, made from the states that a law with several has fitted.
+
+        Derivatives of derivatives of noisy samples are rough first values, and the first law that is found
+        has a gauge in which they happen to be good. The states of that law have no noise. For SEIR by I alone
+        at 5 % it has six terms, with I' = I w1; from its states follow the right five (benchmark: hidden).
+        """
+        fitted = [x[..., : len(self.noise)] for x in best.loose.best.fitted.x]
+        starts = starts_in_gauges(self.motion, names, np.sqrt(self.noise), given, fitted)
+        likeliest = self.likeliest(starts)
+        worst = likeliest.pop(best.start.gauge, (np.inf, best.start))[0] + self.scatter
+        others = sorted((pair for pair in likeliest.values() if pair[0] < worst), key=lambda pair: pair[0])
+        return self.best_of([start for _, start in others[: _STARTS // 2]], best)
 
     def first_deviance(self, start: Start) -> float:
         """−2 log p of a start after a short fit at the first, large level of model error.
@@ -403,7 +417,7 @@ def criterion_without(request: Request, hidden: int) -> tuple[float, bool]:
     seen = _without_last(request.data, hidden)
     plain, noise = replace(request, data=seen, pose=Problem), noise_variance(seen)
     try:
-        motion = plain.motion()
+        motion = finely_divided(plain)
         assert motion is not None
         found = search(motion, plain.options(motion, plain.problem(motion)), noise)
     except DataError:

@@ -29,9 +29,10 @@ from cindy._arrays import Floats, Ints
 from cindy.basis import Custom
 from cindy.errors import CindyError, DataError
 from cindy.least_squares import lengths
+from cindy.pipeline.request import Request
 from cindy.states import LEVELS, Fitted, Motion, Solve, along_walks, principal_motion, smoothed, start_of
 
-__all__ = ["Pin", "Start", "start_from_formulas", "starts_in_gauges", "walked"]
+__all__ = ["Pin", "Start", "finely_divided", "start_from_formulas", "starts_in_gauges", "walked"]
 
 _BRANCHES = 12
 """Starts with the first hidden states from which the next is searched: a bound on work."""
@@ -381,3 +382,18 @@ def _by_record(motion: Motion, w: Floats) -> tuple[Floats, ...]:
     shapes = [record.y.shape[:2] for record in motion.records]
     parts = np.split(w, np.cumsum([a * b for a, b in shapes])[:-1])
     return tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
+
+
+def finely_divided(request: Request) -> Motion | None:
+    """The motion with steps divided where they differ much in length.
+
+    How much a hidden state bends between the samples is not seen, inputs have kinks there, and over uneven
+    steps integrals are less accurate. In 20 samples of glucose, 2 to 20 minutes apart, remote insulin is
+    found with divided steps only.
+    """
+    motion = request.motion()
+    if motion is None or motion.parts != 1:
+        return motion
+    steps = [record.grid.step for record in motion.records]
+    uneven = any(step.max() > 2.0 * step.min() for step in steps)
+    return request.motion(instants=2) if uneven else motion

@@ -141,7 +141,7 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         "solutions": float(np.mean(compared.explained)),
         "through": float(np.mean(compared.through)),
         "span": compared.span,
-        "allowed": float(np.mean(compared.allowed)),
+        **({"allowed": float(np.mean(compared.allowed))} if compared.rough else {}),
         **({"runs": float(runs), "of": float(len(data))} if len(data) > runs else {}),
     }
     findings = [

@@ -1,7 +1,7 @@
 """A second look: the search is repeated where the noise, or the motion, is not what the first search assumed.
 
 The first search assumes white noise of one size for each state, without outliers. Its residuals tell whether
-that holds. Where it does not, measurements are weighted by their own noise (`_each_by_its_own`); where the
+that holds. Where it does not, measurements are weighted by their own noise (`each_by_its_own`); where the
 residual is smooth and no noise at all, a term must have an effect larger than that residual.
 
 Filters, averages and drifting sensors give noise a memory. To a search that assumes white noise this looks
@@ -54,7 +54,7 @@ from cindy.states import (
     without_outliers,
 )
 
-__all__ = ["Look", "forced", "second_look", "walk_of", "whole_criterion", "with_kicks"]
+__all__ = ["Look", "each_by_its_own", "forced", "second_look", "walk_of", "whole_criterion", "with_kicks"]
 
 _SMOOTH = Finding(
     "smooth-residual",
@@ -113,12 +113,7 @@ def second_look(first: Look, variance: Floats) -> Look:
         return first
     if first.found.options.likely is not None:
         return replace(first, findings=(*first.findings, _SMOOTH))
-    fitted = first.found.best.fitted
-    # Where the law is wrong by more than the noise, it cannot judge the measurements.
-    wrong = bool(np.any(fitted.error * first.motion.step > fitted.variance))
-    # Rounding errors have no size that could be estimated.
-    exact = bool(np.all(fitted.variance < 10.0 * first.motion.floor))
-    look = first if wrong or exact else _each_by_its_own(first, variance)
+    look = each_by_its_own(first, variance)
     assert look.found is not None
     if leaves_noise(look.motion, look.found.best.fitted):
         return _instrument_before_law(look, variance)
@@ -129,10 +124,17 @@ def second_look(first: Look, variance: Floats) -> Look:
     return Look(first.motion, found, (*first.findings, _SMOOTH))
 
 
-def _each_by_its_own(look: Look, variance: Floats) -> Look:
+def each_by_its_own(look: Look, variance: Floats) -> Look:
     """Each measurement weighted by its noise: it may grow with the state or differ between trajectories."""
     assert look.found is not None
-    uneven, causes = growing(look.motion, look.found.best.fitted)
+    motion, fitted = look.motion, look.found.best.fitted
+    # Where the law is wrong by more than the noise, it cannot judge the measurements.
+    wrong = bool(np.any(fitted.error * motion.step > fitted.variance))
+    # Rounding errors have no size that could be estimated.
+    exact = bool(np.all((fitted.variance < 10.0 * motion.floor)[motion.measured]))
+    if wrong or exact:
+        return look
+    uneven, causes = growing(motion, fitted)
     if causes:
         how = {
             "state": "with the state",
@@ -205,7 +207,8 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
     message = (
         f"The noise of {listed(correlated)} is correlated over up to {memory[motion.measured].max():.3g} "
         "samples, as after a filter, an average or in a drifting sensor. CINDy assumes that the "
-        "equations are exact, and the standard errors account for the correlation."
+        "equations are exact, and the standard errors account for the correlation. If no instrument does so, "
+        "a term or a state is missing: offer other terms, or try `hidden=1`."
     )
     if not doubts:
         message += f" If the sensor is in order, a term or a state is missing: {_to_offer(motion)}."

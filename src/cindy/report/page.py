@@ -250,13 +250,13 @@ def _of_solutions(model: Model, data: Sequence[Trajectory], count: int) -> Itera
     compared, runs = compare_few(model, data)
     explained, allowed = float(np.mean(compared.explained)), float(np.mean(compared.allowed))
     of = f", checked on {runs} of {count} runs" if runs < count else ""
+    limit = f"where noise allows {determination(allowed)}; " if compared.rough else ""
     if np.isfinite(explained):
         how = "restarted from the data every" if compared.window else "over up to"
         yield (
             minus(determination(explained)),
             "R² of the solutions",
-            f"where noise allows {determination(allowed)}; "
-            f"simulation {how} {_length(model, compared.span)}{of}",
+            f"{limit}simulation {how} {_length(model, compared.span)}{of}",
         )
     elif not np.isnan(explained):
         yield "none", "R² of the solutions", f"the solutions blow up{of}"

@@ -5,7 +5,8 @@
 
 1. F is replaced by the polynomial through the nine samples around a row, in Legendre polynomials.
 2. Its integral against the kernel follows from Gauss-Legendre quadrature, exact for these degrees.
-3. Where a grid is so uneven that the weights would amplify noise, the degree is lowered row by row.
+3. Where a grid is so uneven that the weights would amplify noise, the degree is lowered row by row. The
+   polynomial then passes through the nearest samples only, unless that amplifies noise too.
 
 A row consists of a few weights at neighbouring samples. So products with the grid cost time linear in the
 samples, and the covariance of the rows is banded.
@@ -19,6 +20,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.polynomial import legendre
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cindy._arrays import Floats, Ints
@@ -365,9 +367,9 @@ def _grid(times: bytes, order: int, even: bool) -> Grid:
     return Grid(t, order, start, difference, integral, np.asarray(span))
 
 
-def _starts(samples: int, order: int) -> Ints:
+def _starts(samples: int, order: int, points: int = _NODES_OF.points) -> Ints:
     """(rows,) the first sample that each row uses."""
-    width = min(_NODES_OF.points, samples)
+    width = min(points, samples)
     return np.clip(np.arange(samples - order) - (width - order) // 2, 0, samples - width)
 
 
@@ -385,10 +387,31 @@ def _integrals(t: Floats, order: int) -> Floats:
     span = t[order:] - t[:-order]
     for degree in (6, 4, 2, 1):
         # Step 3: large weights of both signs would amplify noise.
-        wild = np.flatnonzero(np.abs(weights).sum(axis=1) > _NODES_OF.swell * span / order)
+        wild = np.flatnonzero(_swells(weights, span / order))
         if degree >= width - 1 or not len(wild):
             continue
-        weights[wild] = _of_degree(t, start, width, degree, order)[wild]
+        every, nearest = (f(t, start, width, degree, order) for f in (_of_degree, _through_nearest))
+        swells = _swells(nearest, span / order)
+        weights[wild] = np.where(swells[:, None], every, nearest)[wild]
+    return weights
+
+
+def _swells(weights: Floats, span: Floats) -> NDArray[np.bool_]:
+    """(rows,) whether the absolute weights add up to too much more than the step."""
+    return np.asarray(np.abs(weights).sum(axis=1) > _NODES_OF.swell * span)
+
+
+def _through_nearest(t: Floats, start: Ints, width: int, degree: int, order: int) -> Floats:
+    """(rows, width): weights by polynomials of a degree through the samples nearest to each row.
+
+    Where steps grow along a decay, the nine samples of the last row reach far back into fast motion. A
+    polynomial of low degree through all of them is wrong by much more than one through the nearest few.
+    """
+    near = min(max(degree, order) + 1, width)
+    first = _starts(len(t), order, near)
+    weights = np.zeros((len(start), width))
+    place = (first - start)[:, None] + np.arange(near)
+    np.put_along_axis(weights, place, _of_degree(t, first, near, degree, order), axis=1)
     return weights
 
 

@@ -36,6 +36,7 @@ from cindy.states.doubts import autocovariance, since_start
 from cindy.states.fitting import LEVELS
 from cindy.states.linearised import Linearised
 from cindy.states.motion import Fitted, Motion, Whitened
+from cindy.states.record import Record
 
 __all__ = [
     "Distortion",
@@ -275,6 +276,9 @@ def stiffness(motion: Motion, fitted: Fitted, coarse: float, decays: float) -> f
     decays within a step hides no motion: the state follows the others, as the current of a fast circuit
     follows its voltages.
 
+    h is the mean step, weighted by the speed of the states. Samples of a decay are often dense at first and
+    sparse later, when only slow motion is left. The plain mean would call the fast motion unresolved there.
+
     coarse: a result above which the samples do not resolve the law; decays: ‖h J‖ above which even a decay
         is too fast for the rule that integrates the terms
     """
@@ -285,7 +289,7 @@ def stiffness(motion: Motion, fitted: Fitted, coarse: float, decays: float) -> f
         # Some 2,000 samples are enough for a quantile.
         thin = max(len(points) // 2000, 1)
         jacobian = fitted.law.jacobian(points[::thin], fitted.coef) * unit
-        moved = jacobian * float(np.mean(np.abs(record.grid.integral.sum(axis=1))))
+        moved = jacobian * _moving_step(record, x / motion.spread)
         size = np.linalg.norm(moved, ord=2, axis=(1, 2))
         fast = (size > coarse) & (size < decays)
         if fast.any():
@@ -293,6 +297,15 @@ def stiffness(motion: Motion, fitted: Fitted, coarse: float, decays: float) -> f
             size[fast] = np.maximum(grown, np.abs(np.linalg.eigvals(moved[fast]).imag).max(axis=1))
         sizes.append(size)
     return float(np.quantile(np.concatenate(sizes), 0.9))
+
+
+def _moving_step(record: Record, x: Floats) -> float:
+    """The mean step of a record, weighted by the speed of its states x (stretches, samples, states)."""
+    grid = record.grid
+    moved = np.linalg.norm(x[:, grid.order :] - x[:, : -grid.order], axis=2).sum(axis=0)
+    speed = moved / (grid.t[grid.order :] - grid.t[: -grid.order])
+    step = np.abs(grid.integral.sum(axis=1))
+    return float(np.average(step, weights=speed) if speed.any() else np.mean(step))
 
 
 class Distortion(NamedTuple):
