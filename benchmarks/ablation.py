@@ -5,10 +5,10 @@ library has no switches for them. Here the function that makes a move is replace
 
     exchange      a term added for the sake of those that can then go (`Supports.settle`)
     merge         one term in the place of several that add up to it (`Supports.settle`)
-    combinations  fits of other combinations of the terms of one equation (`passes.search`)
+    combinations  fits of other combinations of the terms of one equation (`starts.search`)
     clearer       a law without terms that only noise tells apart (`Search.following`)
     extra starts  models smaller and larger than the best of the first path
-    apart         a start by the best support of each equation for itself (`passes.first_starts`)
+    apart         a start by the best support of each equation for itself (`starts.first_starts`)
     second look   outliers, unequal noise, noise with memory, smooth errors
     elimination   a start by backward elimination of each equation alone
     regrowth      supports begun anew with other terms where starts disagree
@@ -63,7 +63,7 @@ __all__ = ["KINDS", "MOVES", "run"]
 NONE = "none"
 SEEDS = (0,)
 
-_PASSES, _CANDIDATES = "cindy.pipeline.passes", "cindy.selection.candidates"
+_PASSES, _CANDIDATES = "cindy.search.starts", "cindy.selection.candidates"
 
 
 def _least(supports: Any, fits: Any) -> Any:
@@ -75,10 +75,10 @@ MOVES: dict[str, dict[str, Any]] = {
     "exchange": {"cindy.selection.supports.Supports._exchanged": lambda self, fit: None},
     "merge": {"cindy.selection.supports.Supports._merged": lambda self, fit: None},
     "combinations": {f"{_PASSES}.recombined": lambda supports, own, groups, within, most: []},
-    "clearer": {"cindy.pipeline.loop.Search.clearer": lambda self, met: None},
-    "extra starts": {"passes_shares": (1.0,)},
+    "clearer": {"cindy.search.loop.Search.clearer": lambda self, met: None},
+    "extra starts": {"starts_shares": (1.0,)},
     "apart": {f"{_PASSES}.equation_by_equation": lambda supports, parts, path: None},
-    "second look": {"cindy.pipeline.fitted.second_look": lambda look, variance: look},
+    "second look": {"cindy.identification.fitted.look_again": lambda look, variance: look},
     "elimination": {
         "cindy.selection.orders.eliminated": lambda supports, first=(): None,
         f"{_PASSES}.eliminated": lambda supports, first=(): None,

@@ -20,14 +20,14 @@ from cindy.cli.screen import as_typed
 from cindy.cli.settings import FitSettings, read_settings
 from cindy.errors import CindyError, ConstraintError, DataError
 from cindy.findings import Finding
-from cindy.model.model import Model, Path
-from cindy.pipeline import (
+from cindy.identification import (
     basis_from_text,
     correction_from_text,
     name_list,
     selection_from_text,
     weights_from_text,
 )
+from cindy.model.model import Model, Path
 from cindy.solver import Run
 from cindy.systems import lorenz
 from cindy.systems.catalogue import KINETICS, kinetics

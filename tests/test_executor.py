@@ -12,7 +12,7 @@ import pytest
 import cindy
 from cindy.data import Lazy
 from cindy.errors import DataError, WorkerError
-from cindy.pipeline import large
+from cindy.search import large
 from cindy.selection import EFFORT
 from cindy.summary.executor import map_in_order, workers
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 import cindy
 from cindy.evidence import WeakRows
-from cindy.pipeline.field_estimates import with_noise_errors
-from cindy.pipeline.measured import model_of
+from cindy.identification.field_estimates import with_noise_errors
+from cindy.identification.measured import model_of
 from cindy.selection import Candidates
 
 FRONTS = "changes faster than the grid resolves"

@@ -9,12 +9,12 @@ from scipy.integrate import solve_ivp
 import cindy
 from cindy import DataError, Differential, Integral, Polynomial, Problem, Significance, Trajectory
 from cindy.data import as_source, noise_variance
-from cindy.pipeline.hidden import Sought, with_hidden
-from cindy.pipeline.hidden_gauge import _best_move
-from cindy.pipeline.hidden_starts import Pin, starts_in_gauges
-from cindy.pipeline.judgement import _weighted_median, with_forecasts
-from cindy.pipeline.request import Pieces, Request
-from cindy.pipeline.sensors import _guesses, _rare_state
+from cindy.identification.hidden import Sought, with_hidden
+from cindy.identification.hidden_gauge import _best_move
+from cindy.identification.hidden_starts import Pin, starts_in_gauges
+from cindy.identification.judgement import _weighted_median, with_forecasts
+from cindy.identification.sensors import _guesses, _rare_state
+from cindy.search.request import Pieces, Request
 
 T = np.arange(300) * 0.05
 

@@ -30,7 +30,7 @@ from cindy import (
     tie,
 )
 from cindy.errors import ConvergenceWarning
-from cindy.pipeline import identify
+from cindy.identification import identify
 from cindy.summary import accumulate
 from cindy.systems import duffing, fput, kuramoto, lorenz, lotka_volterra, michaelis_menten, spring_masses
 

@@ -6,7 +6,7 @@ import pytest
 import cindy
 from cindy import Custom, Polynomial, Trajectory, conserve, fix
 from cindy.errors import CindyError
-from cindy.pipeline import identify
+from cindy.identification import identify
 
 T = np.linspace(0, 5, 200)
 SWING = Trajectory(T, np.stack([np.cos(2 * T), -2 * np.sin(2 * T)], axis=1), ("x", "v"))

@@ -6,7 +6,7 @@ from scipy.integrate import solve_ivp
 
 import cindy
 from cindy import Integral, Polynomial
-from cindy.pipeline import identify
+from cindy.identification import identify
 from cindy.systems import (
     duffing,
     fput,

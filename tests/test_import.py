@@ -81,7 +81,7 @@ def test_import_loads_nothing_that_can_wait():
 
 def test_a_name_of_one_room_does_not_load_the_rooms_below_it():
     loaded = loaded_by("from cindy import Polynomial, Trajectory")
-    assert not {"cindy.solver", "cindy.model", "cindy.pipeline", "highspy"} & loaded
+    assert not {"cindy.solver", "cindy.model", "cindy.identification", "highspy"} & loaded
 
 
 def test_what_identifies_loads_neither_extras_nor_processes():

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import pytest
 
-from cindy.pipeline import loop
-from cindy.pipeline.loop import Loop
+from cindy.search import loop
+from cindy.search.loop import Loop
 
 SOURCE = Path(loop.__file__).parent.parent
 
@@ -85,8 +85,8 @@ def test_a_start_that_does_not_settle_gives_no_model():
 
 def test_the_head_of_the_loop_names_every_search_there_is():
     named = set(re.findall(r"`(\w+)\.(\w+)` +\|$", loop.__doc__ or "", flags=re.M))
-    for path in (SOURCE / "pipeline").glob("*.py"):
-        importlib.import_module(f"cindy.pipeline.{path.stem}")
+    for path in (*(SOURCE / "search").glob("*.py"), *(SOURCE / "identification").glob("*.py")):
+        importlib.import_module(f"cindy.{path.parent.name}.{path.stem}")
 
     def below(kind: type) -> set[type]:
         return {kind}.union(*(below(sub) for sub in kind.__subclasses__()))

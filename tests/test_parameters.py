@@ -13,10 +13,10 @@ from cindy.basis import Parameter, differentiate_by_parameter, term_name
 from cindy.cli.app import main
 from cindy.cli.settings import FitSettings
 from cindy.least_squares import Rows
-from cindy.pipeline.moves import Move
-from cindy.pipeline.parametric import ParametricSearch
-from cindy.pipeline.request import Options
-from cindy.pipeline.scan import groups_of
+from cindy.search.moves import Move
+from cindy.search.parametric import ParametricSearch
+from cindy.search.request import Options
+from cindy.search.scan import groups_of
 from cindy.states import LEVELS, start_of
 from cindy.systems import integrate
 

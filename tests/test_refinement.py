@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import cindy
+from cindy.identification import fitted as refinement
+from cindy.identification import identification
 from cindy.least_squares import Rows
-from cindy.pipeline import fitted as refinement
-from cindy.pipeline import identification
 from cindy.selection import EFFORT
 
 BASIS = cindy.Polynomial(2)

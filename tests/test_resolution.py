@@ -9,8 +9,8 @@ from scipy.linalg import expm
 import cindy
 from cindy import systems
 from cindy.least_squares import Rows
-from cindy.pipeline.loop import Search
-from cindy.pipeline.request import Options
+from cindy.search.loop import Search
+from cindy.search.request import Options
 from cindy.states import NEARBY, blurred_terms, grid_of, start_of, states_under
 
 

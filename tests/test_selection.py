@@ -10,7 +10,7 @@ from scipy import stats
 import cindy
 from cindy import BIC, CrossValidation, Discrepancy, Gap, Integral, Significance, Terms, Trajectory
 from cindy.errors import CindyError, DataError
-from cindy.pipeline import identify
+from cindy.identification import identify
 from cindy.selection.candidates import Candidates
 from cindy.selection.rules import _fold_losses
 from cindy.systems import (

@@ -5,7 +5,7 @@ import pytest
 
 import cindy
 from cindy.errors import CindyError, ConstraintError, DataError
-from cindy.pipeline import shortcuts
+from cindy.identification import shortcuts
 from cindy.problem import Names
 from cindy.systems import lorenz
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cindy
-from cindy.pipeline import loop as room
+from cindy.search import loop as room
 from cindy.systems import integrate
 
 BASIS = cindy.Polynomial(2)

@@ -8,7 +8,7 @@ from scipy.integrate import odeint, solve_ivp
 from scipy.signal import lfilter
 
 from cindy import Discrete, Integral, Polynomial, Trajectory, fix, identify, load, tie
-from cindy.pipeline import large
+from cindy.search import large
 from cindy.selection import EFFORT
 from cindy.states import grid_of, start_of, without_outliers
 from cindy.states.doubts import memory

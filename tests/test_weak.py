@@ -104,7 +104,7 @@ def test_rows_weighed_by_their_noise_tell_more_than_rows_that_count_alike(monkey
     u = sum(np.exp(-0.16 * k**2 * t) * np.cos(k * x[:, None] + k**2) for k in (0.6, 1.3, 2.5, 3.8))
     field = cindy.Field(u=u + 0.1 * np.random.default_rng(0).standard_normal(u.shape), x=x, t=t)
     weighed = cindy.identify(field, cindy.Derivatives(1, 2))
-    monkeypatch.setattr("cindy.pipeline.field_estimates.weighed", lambda *_: None)
+    monkeypatch.setattr("cindy.identification.field_estimates.weighed", lambda *_: None)
     alike = cindy.identify(field, cindy.Derivatives(1, 2))
     assert found(weighed)["u_xx"] == pytest.approx(0.16, abs=4 * weighed.coef_error.max())
     assert weighed.coef_error.max() < 0.93 * alike.coef_error.max()
@@ -115,7 +115,7 @@ def test_where_values_are_missing_all_rows_count_alike(monkeypatch):
     mask[50:60, 40:50] = True
     field = cindy.Field(u=noisy(0.2)["u"], x=X, t=T, periodic="x", mask=mask)
     model = cindy.identify(field, cindy.Derivatives(1, 2))
-    monkeypatch.setattr("cindy.pipeline.field_estimates.weighed", lambda *_: None)
+    monkeypatch.setattr("cindy.identification.field_estimates.weighed", lambda *_: None)
     np.testing.assert_array_equal(model.coef, cindy.identify(field, cindy.Derivatives(1, 2)).coef)
 
 

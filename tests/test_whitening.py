@@ -11,7 +11,7 @@ from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Integral
 from cindy.formulation.scales import feedback_of_data, feedback_of_model
-from cindy.pipeline.identification import identify
+from cindy.identification.identification import identify
 from cindy.systems import duffing, fput, kuramoto, lorenz, lotka_volterra, rossler, spring_masses
 
 GRIDS = {

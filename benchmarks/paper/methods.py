@@ -69,7 +69,7 @@ def default(*, constrained: bool, passes: int | None = None) -> Callable[[Settin
     """
 
     def method(setting: Setting, trials: int, seed: int) -> Tuned:
-        from cindy.pipeline import identify
+        from cindy.identification import identify
 
         free = setting.formulation == "free"
         try:

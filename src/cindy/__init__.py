@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     )
     from cindy.findings import Finding
     from cindy.formulation import Differential, Discrete, Formulation, Integral, Weak
+    from cindy.identification import identify, solve
     from cindy.least_squares import LeastSquares
     from cindy.model import Limits, Model, Path, load
-    from cindy.pipeline import identify, solve
     from cindy.problem import (
         Adaptive,
         Constraint,
@@ -118,7 +118,7 @@ _FROM = {
     "cindy.formulation": "Differential Discrete Formulation Integral Weak",
     "cindy.least_squares": "LeastSquares",
     "cindy.model": "Limits Model Path load",
-    "cindy.pipeline": "identify solve",
+    "cindy.identification": "identify solve",
     "cindy.problem": (
         "Adaptive Constraint Problem Uniform Weights bound conserve exchange fix linear preserve_energy tie"
     ),

@@ -19,9 +19,9 @@ from cindy.basis import Basis, Polynomial
 from cindy.data import Hold, Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Formulation
+from cindy.identification import identify
 from cindy.least_squares import LeastSquares
 from cindy.model import Model
-from cindy.pipeline import identify
 from cindy.problem import Constraint, Weights
 from cindy.selection import Selection
 from cindy.solver import Correction, Direct, Region, conditional_gradient, oracle_for, smallest_radius

@@ -97,7 +97,7 @@ def test_fista_and_the_interior_point_method_agree_with_scikit_learns_lasso():
 
 def test_the_papers_run_and_the_public_interface_reach_the_same_loss(settings):
     from cindy import Blended, Gap, Uniform
-    from cindy.pipeline import identify
+    from cindy.identification import identify
 
     setting = settings["differential"]
     model = identify(

@@ -13,7 +13,7 @@ from benchmarks.wrong_noise import DOUBTS, KINDS, LAWS
 
 import cindy
 from cindy import systems
-from cindy.pipeline.loop import Met, Search
+from cindy.search.loop import Met, Search
 from cindy.states import start_of
 from cindy.states.doubts import _autoregression, _by_levinson, _far_ends, autocovariance
 from cindy.states.likelihood import _weighed

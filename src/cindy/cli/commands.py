@@ -21,8 +21,8 @@ from cindy.cli.settings import FitSettings
 from cindy.data import NETCDF, Field, Trajectory, as_hold, read
 from cindy.errors import DataError, NoModelError, require
 from cindy.export import format_value
+from cindy.identification import basis_from_text, name_list, number, whole
 from cindy.model import Model, unmeasured
-from cindy.pipeline import basis_from_text, name_list, number, whole
 from cindy.systems.catalogue import KINETICS, kinetics
 
 

@@ -93,7 +93,7 @@ class FitSettings:
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of `cindy.identify`, without options that were not given."""
         from cindy.cli import texts
-        from cindy.pipeline import correction_from_text, selection_from_text, weights_from_text
+        from cindy.identification import correction_from_text, selection_from_text, weights_from_text
 
         form = texts.formulation(self.formulation, order=self.order, window=self.window, initial=self.initial)
         typed = {kind: getattr(self, kind) for kind in texts.KINDS}
@@ -126,7 +126,7 @@ class FitSettings:
 
     def parameters(self) -> dict[str, tuple[float, float] | float]:
         """The unknown numbers inside terms: ranges from "K=0.01:10", first values from "K=0.5"."""
-        from cindy.pipeline import number
+        from cindy.identification import number
 
         parameters: dict[str, tuple[float, float] | float] = {}
         for text in self.parameter:

@@ -12,7 +12,7 @@ from cindy._arrays import Floats
 from cindy._check import did_you_mean
 from cindy.errors import ConstraintError, DataError
 from cindy.formulation import Formulation
-from cindy.pipeline import choose, formulation_from_text, name_list, number
+from cindy.identification import choose, formulation_from_text, name_list, number
 
 
 def formulation(

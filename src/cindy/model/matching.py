@@ -12,7 +12,7 @@ Read-outs are sensors that measure combinations of states, y = H x with H known,
    measures; then c are the columns, and the states follow from them.
 4. Directions of x that no row sees are hidden states. For each, name a state whose unit vector completes Z
    to an invertible matrix. If S + ES and P are measured, the equations are those of total = S + ES, P and a
-   hidden ES, and S = total − ES follows; `pipeline/hidden.py` says what stays open about a hidden state.
+   hidden ES, and S = total − ES follows; `identification/hidden.py` says what stays open about hidden states.
 
 A model remembers H: data in the columns that it was identified from are turned into states wherever they are
 used, and `score` compares read-outs. The noise of states that share a read-out is correlated, which the

@@ -57,30 +57,30 @@ class Effort:
     """Terms beyond those of the price that blocks left out may ask for: a bound on work."""
 
     # The search at denoised states.
-    passes_rivals: int = 4
+    starts_rivals: int = 4
     """Models with other terms in one equation, almost as good as the best on its rows, that are fitted with
     their own states; and how often a better one is followed (benchmark: wrong_noise at 10 %)."""
-    passes_close: float = 8.0
+    starts_close: float = 8.0
     """Units of the criterion within which the rows of one model cannot tell it from another (benchmark:
     honesty)."""
-    passes_shares: tuple[float, ...] = (0.5, 1.0, 0.75, 1.5)
+    starts_shares: tuple[float, ...] = (0.5, 1.0, 0.75, 1.5)
     """Sizes of the starts, in units of the best model on the first path, while they do not lead to the
     same. A small one comes first: two starts of one size may agree on one local minimum (benchmark:
     chaotic). Without the smaller ones there is no model where a user's radius or limit on iterations leaves
     only a short path."""
-    passes_costly: float = 2e9
+    starts_costly: float = 2e9
     """Multiplications of a factor of the covariance, a third of a second, beyond which a model that the
     path at its own states confirms ends the search: 30 linear states of 3,200 samples take 6e9. A bound
     on work."""
-    passes_clearly: float = 0.5
+    starts_clearly: float = 0.5
     """Units of −2 log p a row by which a walk that was tried at few drifts must be worse than a model not
     to be fitted: ten times what a drift between those tried would gain."""
-    passes_blocks: int = 50
+    starts_blocks: int = 50
     """Blocks of white rows that a rule may leave out, as in `accumulate`."""
-    passes_most_fitted: int = 40
+    starts_most_fitted: int = 40
     """Models after which no further start is made; chaotic systems need 5 in the median (benchmark:
     chaotic)."""
-    passes_most_coupled: int = 12
+    starts_most_coupled: int = 12
     """The same under constraints, where the fits of a choice cost a hundred times as much: a bound on
     work."""
     loop_stiff: float = 2.0

@@ -42,21 +42,25 @@ from cindy.basis import TIME, listed
 from cindy.data import Trajectory, noise_variance
 from cindy.errors import DataError
 from cindy.findings import Finding
-from cindy.model import Model
-from cindy.pipeline.hidden_gauge import (
+from cindy.identification.hidden_gauge import (
     fixed_alone,
     gauge_findings,
     in_gauge,
+    inexact_findings,
     pinned,
     sparsest_gauge,
 )
-from cindy.pipeline.hidden_starts import Start, finely_divided, start_from_formulas, starts_in_gauges, walked
-from cindy.pipeline.inference import LastPass
-from cindy.pipeline.loop import Search
-from cindy.pipeline.passes import NEAR, Found, first_starts, search
-from cindy.pipeline.request import Options, Request
-from cindy.pipeline.second_look import Look, each_by_its_own
+from cindy.identification.hidden_starts import (
+    Start,
+    finely_divided,
+    start_from_formulas,
+    starts_in_gauges,
+    walked,
+)
+from cindy.identification.inference import LastPass
+from cindy.model import Model
 from cindy.problem import Problem
+from cindy.search import NEAR, Found, Look, Options, Request, Search, each_by_its_own, first_starts, search
 from cindy.states import LEVELS, Motion, at_level, deviance, drift_of_data, first_objective, start_of
 
 __all__ = [
@@ -223,7 +227,7 @@ def identify_with_hidden(
         return None
     # Step 4.
     gauged, found, start = best.motion, best.exact, best.start
-    inexact = tuple(_inexact(names, found.best.criterion - best.loose.best.criterion))
+    inexact = tuple(inexact_findings(names, found.best.criterion - best.loose.best.criterion))
     last = LastPass.of(problem, gauged, found, request.callback)
     sparser = None if len(options.rows) else sought.in_sparsest_gauge(start, last)
     if sparser is not None:
@@ -473,20 +477,6 @@ def _check(request: Request, names: Sequence[str], passes: int | None) -> None:
         raise DataError(
             f"{where} cannot be found beside parameters inside terms. Give these values: basis.at({{…}})."
         )
-
-
-def _inexact(names: Sequence[str], rise: float) -> Iterator[Finding]:
-    """A finding where equations of hidden states describe the data only with a model error of their own.
-
-    rise: of the criterion, once they are held as exact as those of measured states
-    """
-    if rise > NEAR:
-        message = (
-            f"The equations with {listed(names)} leave more than noise unexplained: held as exact as "
-            f"those of measured states they have a criterion that is higher by {rise:.0f}. They are an "
-            "approximation, or wrong."
-        )
-        yield Finding("unexplained-motion", message, {"state": ", ".join(names), "rise": rise})
 
 
 def _filled(data: Sequence[Trajectory], model: Model, count: int) -> list[Trajectory]:

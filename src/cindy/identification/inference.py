@@ -34,11 +34,9 @@ from cindy._arrays import Floats, Ints
 from cindy.findings import Finding
 from cindy.least_squares import LeastSquares
 from cindy.model import Denoised, Model, Path
-from cindy.pipeline.large import BLOCKS, WhiteSums
-from cindy.pipeline.loop import Search, white_candidates
-from cindy.pipeline.passes import NEAR, Found
 from cindy.problem import Problem, StandardForm
 from cindy.regression import Refit, Regression, refit
+from cindy.search import BLOCKS, NEAR, Found, Search, WhiteSums, white_candidates
 from cindy.selection import EFFORT, Candidates, Judged, SupportFit, Supports, rivals, within_radius
 from cindy.solver import Result, Run, Step, conditional_gradient
 from cindy.states import (

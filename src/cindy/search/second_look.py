@@ -35,9 +35,9 @@ from cindy._check import counted
 from cindy.basis import listed, pretty
 from cindy.findings import Finding, has_finding
 from cindy.model import Model
-from cindy.pipeline.loop import Met, Search
-from cindy.pipeline.passes import NEAR, Found, search
-from cindy.pipeline.request import Options
+from cindy.search.loop import Met, Search
+from cindy.search.request import Options
+from cindy.search.starts import NEAR, Found, search
 from cindy.selection import EFFORT
 from cindy.states import (
     Fitted,
@@ -54,7 +54,7 @@ from cindy.states import (
     without_outliers,
 )
 
-__all__ = ["Look", "each_by_its_own", "forced", "second_look", "walk_of", "whole_criterion", "with_kicks"]
+__all__ = ["Look", "each_by_its_own", "forced", "look_again", "walk_of", "whole_criterion", "with_kicks"]
 
 _SMOOTH = Finding(
     "smooth-residual",
@@ -107,7 +107,7 @@ class Look:
         return Look(motion, found, (*self.findings, finding))
 
 
-def second_look(first: Look, variance: Floats) -> Look:
+def look_again(first: Look, variance: Floats) -> Look:
     """The search repeated with the noise that the first model's residuals show, where that is needed."""
     if first.found is None or not len(first.found.best.support):
         return first

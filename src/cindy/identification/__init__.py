@@ -1,8 +1,8 @@
-"""From data to one model: identify and solve."""
+"""From data to one model: what is estimated beside the law, inference, and what the user is told."""
 
-from cindy.pipeline.identification import identify
-from cindy.pipeline.measured import solve
-from cindy.pipeline.shortcuts import (
+from cindy.identification.identification import identify
+from cindy.identification.measured import solve
+from cindy.identification.shortcuts import (
     basis_from_text,
     choose,
     correction_from_text,

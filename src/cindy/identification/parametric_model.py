@@ -23,22 +23,24 @@ from cindy._arrays import Floats
 from cindy.basis import Basis, Parameter, listed, term_parameters
 from cindy.errors import ConstraintError, DataError, NoModelError
 from cindy.findings import Finding
+from cindy.identification.inference import LastPass, enlarged
 from cindy.least_squares import LeastSquares, Rows, triangle
 from cindy.model import Estimate, Model, Path, equation_labels, named_term
-from cindy.pipeline.inference import LastPass, enlarged
-from cindy.pipeline.large import BLOCKS
-from cindy.pipeline.loop import Met, Search
-from cindy.pipeline.parametric import (
+from cindy.problem import at_samples
+from cindy.regression import Regression
+from cindy.search import (
+    BLOCKS,
+    Found,
+    Met,
+    Options,
+    Request,
+    Search,
     picked_with_parameters,
     plain_fitted,
     plain_motion,
     search_with_parameters,
     values_of,
 )
-from cindy.pipeline.passes import Found
-from cindy.pipeline.request import Options, Request
-from cindy.problem import at_samples
-from cindy.regression import Regression
 from cindy.selection import EFFORT, Selection, Supports
 from cindy.states import Motion, exact, propagated
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
 from cindy.evidence import Modes, WeakRows, Whitened, as_columns, modes_of, noise_covariance
-from cindy.pipeline.inference import Estimates
+from cindy.identification.inference import Estimates
 from cindy.problem import Problem
 from cindy.regression import Regression, binding
 from cindy.selection import EFFORT

@@ -24,9 +24,9 @@ from cindy.data import Part, Trajectory, same_variables
 from cindy.errors import DataError
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares, triangle
-from cindy.pipeline.loop import Loop, Met, Search
-from cindy.pipeline.passes import Found
-from cindy.pipeline.request import Options, Pieces, Request
+from cindy.search.loop import Loop, Met, Search
+from cindy.search.request import Options, Pieces, Request
+from cindy.search.starts import Found
 from cindy.selection import EFFORT, Supports
 from cindy.states import (
     LEVELS,

@@ -26,9 +26,9 @@ from cindy.errors import DataError
 from cindy.evidence import INEXACT, Fault, Unexplained, WeakRows, screened, unexplained
 from cindy.findings import Finding
 from cindy.formulation import Formulation, Weak
+from cindy.identification.field_estimates import estimated, leaves, squares_left
+from cindy.identification.field_parameters import FieldSearch
 from cindy.model import Model, explained_rows
-from cindy.pipeline.field_estimates import estimated, leaves, squares_left
-from cindy.pipeline.field_parameters import FieldSearch
 from cindy.problem import Problem, at_samples
 from cindy.summary import Summary
 

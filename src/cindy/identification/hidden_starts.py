@@ -29,7 +29,7 @@ from cindy._arrays import Floats, Ints
 from cindy.basis import Custom
 from cindy.errors import CindyError, DataError
 from cindy.least_squares import lengths
-from cindy.pipeline.request import Request
+from cindy.search import Request
 from cindy.states import LEVELS, Fitted, Motion, Solve, along_walks, principal_motion, smoothed, start_of
 
 __all__ = ["Pin", "Start", "finely_divided", "start_from_formulas", "starts_in_gauges", "walked"]

@@ -35,7 +35,7 @@ from cindy.model import (
     inside_domain,
     unmeasured,
 )
-from cindy.pipeline.passes import NEAR, Found
+from cindy.search import NEAR, Found
 from cindy.selection import Supports
 from cindy.states import Distortion, Motion, distorted_rows
 

@@ -43,10 +43,10 @@ from cindy.basis import listed
 from cindy.data import Trajectory, each_alone, noise_variance
 from cindy.errors import CindyError, DataError
 from cindy.findings import Finding, leaves_motion
+from cindy.identification.fitted import identify_with_states
+from cindy.identification.hidden import hidden_names, identify_with_hidden, with_hidden
 from cindy.model import Model, Readouts
-from cindy.pipeline.fitted import identify_with_states
-from cindy.pipeline.hidden import hidden_names, identify_with_hidden, with_hidden
-from cindy.pipeline.request import Request
+from cindy.search import Request
 from cindy.states import Motion, Record
 
 __all__ = ["identify_readouts", "with_rare_state"]

@@ -24,14 +24,13 @@ from cindy.basis import Basis, Listed, Parameter, Term, differentiate_by_paramet
 from cindy.errors import DataError, NoModelError
 from cindy.evidence import WeakRows
 from cindy.findings import Finding
+from cindy.identification.field_estimates import with_noise_errors
+from cindy.identification.inference import Estimates
+from cindy.identification.parametric_model import end_of_range, with_parameters
 from cindy.model import Estimate, Model
-from cindy.pipeline.field_estimates import with_noise_errors
-from cindy.pipeline.inference import Estimates
-from cindy.pipeline.loop import Loop
-from cindy.pipeline.parametric_model import end_of_range, with_parameters
-from cindy.pipeline.scan import Values, fewest_values
 from cindy.problem import Problem, linear
 from cindy.regression import Refit, independent, refit
+from cindy.search import Loop, Values, fewest_values
 from cindy.selection import EFFORT
 
 __all__ = ["FieldSearch"]

@@ -26,24 +26,39 @@ from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import fdtrc
 
 from cindy._arrays import Floats, Ints
 from cindy.basis import RUN
 from cindy.errors import NoModelError
 from cindy.findings import Finding, has_finding
+from cindy.identification.inference import LastPass, not_significant, plain_findings, shown_by_errors
+from cindy.identification.judgement import instrument_fault
 from cindy.least_squares import Rows, connected, lengths, triangle
 from cindy.model import Model
-from cindy.pipeline.beside_the_law import beside_the_law, rows_by_run, runs_apart
-from cindy.pipeline.inference import LastPass, not_significant, plain_findings, shown_by_errors
-from cindy.pipeline.judgement import instrument_fault
-from cindy.pipeline.large import confirmed, screened, some_of
-from cindy.pipeline.loop import Met, Search
-from cindy.pipeline.passes import Found, picked, search, stepped_down
-from cindy.pipeline.request import Options, Request, solve_with_samples
-from cindy.pipeline.second_look import Look, forced, second_look, walk_of, with_kicks
 from cindy.problem import Problem, at_samples
 from cindy.regression import independent
+from cindy.search import (
+    Found,
+    Look,
+    Met,
+    Options,
+    Request,
+    Search,
+    confirmed,
+    findings_beside,
+    forced,
+    look_again,
+    picked,
+    rows_by_run,
+    runs_apart,
+    screened,
+    search,
+    solve_with_samples,
+    some_of,
+    stepped_down,
+    walk_of,
+    with_kicks,
+)
 from cindy.selection import EFFORT, Terms
 from cindy.states import Fitted, Motion, quadrature_error, start_of
 
@@ -99,7 +114,7 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
         *look.findings,
         *model.findings,
         *_findings(look, found, model, problem.summary.skipped),
-        *(() if look.found is None else beside_the_law(request, look.motion, look.found, variance)),
+        *(() if look.found is None else findings_beside(request, look.motion, look.found, variance)),
         *(() if apart is None else (apart,)),
     )
     return forced(replace(model, findings=findings, settings=request.settings), kicks)
@@ -121,7 +136,7 @@ def _looked(request: Request, motion: Motion, variance: Floats, options: Options
         found = search(part, found.options, variance, start)
     if found is not None and len(part.candidates) == len(motion.candidates):
         found = stepped_down(part, found, variance)
-    return whole, second_look(Look(part, found), variance)
+    return whole, look_again(Look(part, found), variance)
 
 
 def _required(
@@ -161,6 +176,8 @@ def _each_alone(motion: Motion, found: Found) -> Finding | None:
     runs contradict each other. The F test compares their least squares, over all runs and run by run. A
     missing term lowers the sum of squares of every run only a little.
     """
+    from scipy.special import fdtrc
+
     fitted, candidates = found.best.fitted, motion.candidates
     varying = motion.basis.asks_for(RUN) or fitted.law.unknown or len(found.options.rows)
     known = None if varying else rows_by_run(motion, fitted, fitted.law.support)

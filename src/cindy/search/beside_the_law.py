@@ -47,12 +47,12 @@ from cindy.errors import DataError
 from cindy.findings import Finding
 from cindy.least_squares import LeastSquares, lengths, triangle
 from cindy.model import unmeasured
-from cindy.pipeline.loop import Search
-from cindy.pipeline.passes import NEAR, Found
-from cindy.pipeline.request import Request
+from cindy.search.loop import Search
+from cindy.search.request import Request
+from cindy.search.starts import NEAR, Found
 from cindy.states import LEVELS, Fitted, Motion, Whitened, memory, rows_beside, start_of
 
-__all__ = ["beside_the_law", "rows_by_run", "runs_apart"]
+__all__ = ["findings_beside", "rows_by_run", "runs_apart"]
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class _Runs:
 _RUNS = _Runs()
 
 
-def beside_the_law(request: Request, motion: Motion, found: Found, variance: Floats) -> tuple[Finding, ...]:
+def findings_beside(request: Request, motion: Motion, found: Found, variance: Floats) -> tuple[Finding, ...]:
     """Findings on inputs and velocities, by the states and residuals of the model that was found."""
     if not len(found.best.support):
         return ()

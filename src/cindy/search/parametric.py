@@ -22,11 +22,11 @@ import numpy as np
 from cindy._arrays import Floats, Ints
 from cindy.errors import DataError
 from cindy.model import between, outside_domain
-from cindy.pipeline.loop import Met, Search
-from cindy.pipeline.moves import Move, Moves
-from cindy.pipeline.passes import NEAR, Picking
-from cindy.pipeline.request import Options
-from cindy.pipeline.scan import Atoms, Group, Values, groups_in, groups_of
+from cindy.search.loop import Met, Search
+from cindy.search.moves import Move, Moves
+from cindy.search.request import Options
+from cindy.search.scan import Atoms, Group, Values, groups_in, groups_of
+from cindy.search.starts import NEAR, Picking
 from cindy.selection import EFFORT, Selection, SupportFit, Supports
 from cindy.states import NEARBY, Fitted, Motion, drift_of_data, drift_of_nothing, first_objective
 

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
 from cindy.least_squares import LeastSquares, Rows, triangle
-from cindy.pipeline.loop import Met, Search
-from cindy.pipeline.request import Options
-from cindy.pipeline.scan import Atoms, Group, Values, groups_in
+from cindy.search.loop import Met, Search
+from cindy.search.request import Options
+from cindy.search.scan import Atoms, Group, Values, groups_in
 from cindy.selection import EFFORT, SupportFit, Supports
 from cindy.states import Motion
 

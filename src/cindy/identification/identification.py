@@ -24,10 +24,9 @@ from cindy.data import Source, Trajectory, as_source, is_fields, noise_variance,
 from cindy.errors import CindyError, DataError, NoModelError
 from cindy.findings import Finding, leaves_motion
 from cindy.formulation import Formulation, Integral
-from cindy.model import Model, run_names, with_inputs
-from cindy.pipeline.field_identification import identify_fields
-from cindy.pipeline.fitted import identify_with_states, refined
-from cindy.pipeline.hidden import (
+from cindy.identification.field_identification import identify_fields
+from cindy.identification.fitted import identify_with_states, refined
+from cindy.identification.hidden import (
     Discovery,
     auto_names,
     criterion_without,
@@ -36,14 +35,14 @@ from cindy.pipeline.hidden import (
     not_needed,
     with_hidden,
 )
-from cindy.pipeline.judgement import beside_positions, judged, refusals_told, with_forecasts
-from cindy.pipeline.measured import model_of, reposed
-from cindy.pipeline.parametric_model import identify_with_parameters
-from cindy.pipeline.passes import NEAR
-from cindy.pipeline.request import Pieces, Request, Stages, solve_with_samples
-from cindy.pipeline.sensors import identify_readouts, with_rare_state
-from cindy.pipeline.shortcuts import Equations, Settings, check_agreement, check_settings
+from cindy.identification.judgement import beside_positions, judged, refusals_told, with_forecasts
+from cindy.identification.measured import model_of, reposed
+from cindy.identification.parametric_model import identify_with_parameters
+from cindy.identification.sensors import identify_readouts, with_rare_state
+from cindy.identification.shortcuts import Equations, Settings, check_agreement, check_settings
+from cindy.model import Model, run_names, with_inputs
 from cindy.problem import Constraint, Names, Problem, Weights, at_samples
+from cindy.search import NEAR, Pieces, Request, Stages, solve_with_samples
 from cindy.selection import Selection
 from cindy.solver import Correction, Step
 from cindy.summary import Summary, accumulate, summary_of_fields, workers

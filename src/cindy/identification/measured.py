@@ -29,12 +29,12 @@ from cindy.data import Source, Trajectory, some_segments
 from cindy.errors import DataError, NoModelError
 from cindy.findings import Finding
 from cindy.formulation import Integral, feedback_of_model
+from cindy.identification.inference import Estimates, Inference, not_significant, plain_findings
+from cindy.identification.shortcuts import check_settings
 from cindy.model import Model
-from cindy.pipeline.inference import Estimates, Inference, not_significant, plain_findings
-from cindy.pipeline.passes import NEAR
-from cindy.pipeline.shortcuts import check_settings
 from cindy.problem import Problem, at_samples
 from cindy.regression import Refit
+from cindy.search import NEAR
 from cindy.selection import EFFORT, Candidates, Choice, Selection, Significance, Terms, choose, rivals
 from cindy.solver import Correction, Step
 from cindy.summary import Summary

@@ -38,9 +38,9 @@ import numpy as np
 from cindy._arrays import Floats, Ints
 from cindy.errors import InfeasibleError
 from cindy.least_squares import Rows
-from cindy.pipeline.loop import Met, Posed, Search, white_candidates
-from cindy.pipeline.request import Options
 from cindy.problem import StandardForm
+from cindy.search.loop import Met, Posed, Search, white_candidates
+from cindy.search.request import Options
 from cindy.selection import (
     EFFORT,
     Selection,
@@ -125,7 +125,7 @@ def search(
         if smooth is not None:
             return smooth
         starts = chain([] if begin is None else [begin], starts)
-    reached, agreed = _reached(state, starts, first, sure=quiet or motion.work > EFFORT.passes_costly)
+    reached, agreed = _reached(state, starts, first, sure=quiet or motion.work > EFFORT.starts_costly)
     _heed_determinants(state)
     if reached and not state.bound and not options.faithful:
         best = min(reached, key=state.rank)
@@ -171,7 +171,7 @@ def _reached(
         agreed &= not met.blurred and met.criterion <= least
         reached.append(met)
         if agreed or len(state.met) >= (
-            EFFORT.passes_most_coupled if len(options.rows) else EFFORT.passes_most_fitted
+            EFFORT.starts_most_coupled if len(options.rows) else EFFORT.starts_most_fitted
         ):
             break
     return reached, agreed
@@ -194,7 +194,7 @@ def _fit_nothing(state: Search, variance: Floats) -> None:
     if motion.rows < FEW_ROWS:
         state.fit(start_of(motion, motion.candidates[:0], np.zeros(0), variance), LEVELS)
     elif (
-        not models or deviance_of_nothing(motion) < models[0].criterion + EFFORT.passes_clearly * motion.rows
+        not models or deviance_of_nothing(motion) < models[0].criterion + EFFORT.starts_clearly * motion.rows
     ):
         state.fit(start_of_nothing(motion, variance), ())
 
@@ -260,7 +260,7 @@ class Picking(Search):
         if len(seen) > 1 and not (rule.repeats and rule.refits):
             return None
         motion, fitted = self.plain(met)
-        blocks = motion.objectives(fitted, self.columns, blocks=EFFORT.passes_blocks)
+        blocks = motion.objectives(fitted, self.columns, blocks=EFFORT.starts_blocks)
         if blocks is None:
             return None
         form = self.form(blocks)
@@ -302,13 +302,13 @@ def _with_rivals(state: Search, best: Met) -> None:
 
     On the rows of the best model their criterion is almost as small (`recombined`).
     """
-    for _ in range(EFFORT.passes_rivals):
+    for _ in range(EFFORT.starts_rivals):
         posed = None if best.blurred else state.posed(best.fitted)
         if posed is None or posed.supports.coupled:
             return
         own = posed.supports.fit(posed.places(best.support))
-        equations, most = _by_equation(state.motion, posed.columns), EFFORT.passes_rivals
-        rivals = recombined(posed.supports, own, equations, EFFORT.passes_close, most)
+        equations, most = _by_equation(state.motion, posed.columns), EFFORT.starts_rivals
+        rivals = recombined(posed.supports, own, equations, EFFORT.starts_close, most)
         if rivals:
             best = state.again(best)
         better = best
@@ -352,7 +352,7 @@ def first_starts(state: Search, variance: Floats, *, noisy: bool) -> Iterator[Fi
         settled = None if noisy or bound else supports.settle(best)
         apart = None if bound else _first_choice(state, supports, path)
         # Where noise hides terms, the best support at measured states is too small or too large.
-        sizes = [share * len(best.support) for share in EFFORT.passes_shares]
+        sizes = [share * len(best.support) for share in EFFORT.starts_shares]
         sizes += [2.0 * motion.states, 3.0 * motion.states]
         near = [min(path, key=lambda s: abs(len(s) - size)) for size in sizes]
         for fit in chain([apart, settled], map(supports.possible, near)):

@@ -16,7 +16,7 @@ Every kind of evidence for a law is searched in the same way, and every kind of 
 | the same, more than memory    | states, part by part                      | `large.Confirmation`           |
 | numbers inside terms          | states and numbers together               | `parametric.ParametricSearch`  |
 | the same, in fields           | the numbers                               | `field_parameters.FieldSearch` |
-| any, by a rule without price  | as above                                  | `passes.Picking`               |
+| any, by a rule without price  | as above                                  | `starts.Picking`               |
 
 There are finitely many supports, so one comes back; a search ends there, or after `rounds` at the latest.
 The cost is that of a fit for every support on the way. At the end terms may still leave, one by one, by the
@@ -48,9 +48,9 @@ import numpy as np
 from cindy._arrays import Floats, Ints
 from cindy.errors import DataError, InfeasibleError
 from cindy.least_squares import LeastSquares, Rows, lengths
-from cindy.pipeline.request import Options
 from cindy.problem import StandardForm
 from cindy.regression import Regression, binding
+from cindy.search.request import Options
 from cindy.selection import EFFORT, Candidates, SupportFit, Supports
 from cindy.solver import Result, Step, conditional_gradient
 from cindy.states import LEVELS, NEARBY, Fitted, Motion, blurred_terms, deviance, fit_states, stiffness

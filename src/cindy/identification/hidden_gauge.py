@@ -25,7 +25,7 @@ term, for a few values of every number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -36,13 +36,13 @@ from scipy.sparse import coo_array, csr_array, vstack
 from cindy._arrays import Floats, Ints
 from cindy.basis import listed, pretty
 from cindy.findings import Finding
+from cindy.identification.hidden_starts import Pin, Start
+from cindy.identification.inference import LastPass
 from cindy.least_squares import Rows, lengths
-from cindy.pipeline.hidden_starts import Pin, Start
-from cindy.pipeline.inference import LastPass
-from cindy.pipeline.request import Options
+from cindy.search import NEAR, Options
 from cindy.states import Fitted, Motion
 
-__all__ = ["fixed_alone", "gauge_findings", "in_gauge", "pinned", "sparsest_gauge"]
+__all__ = ["fixed_alone", "gauge_findings", "in_gauge", "inexact_findings", "pinned", "sparsest_gauge"]
 
 _NODES = 7
 """Values of b or c_j through which the polynomials of the coefficients are laid: up to the sixth degree."""
@@ -304,3 +304,17 @@ def fixed_alone(rows: Rows) -> dict[int, float]:
     alone = np.flatnonzero((np.diff(rows.matrix.indptr) == 1) & (rows.lower == rows.upper))
     entries = [(int(rows.matrix.indices[rows.matrix.indptr[k]]), k) for k in alone]
     return {flat: float(rows.lower[k] / rows.matrix.data[rows.matrix.indptr[k]]) for flat, k in entries}
+
+
+def inexact_findings(names: Sequence[str], rise: float) -> Iterator[Finding]:
+    """A finding where equations of hidden states describe the data only with a model error of their own.
+
+    rise: of the criterion, once they are held as exact as those of measured states
+    """
+    if rise > NEAR:
+        message = (
+            f"The equations with {listed(names)} leave more than noise unexplained: held as exact as "
+            f"those of measured states they have a criterion that is higher by {rise:.0f}. They are an "
+            "approximation, or wrong."
+        )
+        yield Finding("unexplained-motion", message, {"state": ", ".join(names), "rise": rise})
