@@ -5,13 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.integrate import odeint, solve_ivp
+from scipy.optimize import minimize_scalar
 from scipy.signal import lfilter
+from scipy.stats import norm
+from scipy.stats import t as student
 
 from cindy import Discrete, Integral, Polynomial, Trajectory, fix, identify, load, tie
 from cindy.search import large
 from cindy.selection import EFFORT
-from cindy.states import grid_of, start_of, without_outliers
-from cindy.states.doubts import memory
+from cindy.states import grid_of, growing, start_of, without_outliers
+from cindy.states.doubts import memory, tailed_deviance
 from cindy.states.linearised import Linearised
 from cindy.states.record import Record
 from cindy.systems import lorenz as lorenz_system
@@ -217,6 +220,40 @@ def test_noise_that_grows_with_the_state_is_seen_and_weighed():
     model = identify(Trajectory(clean.t, clean.x * factor, clean.states), Polynomial(3))
     assert terms_of(model) == PREY
     assert any("grows with the state" in sentence for sentence in model.warnings)
+
+
+@pytest.mark.parametrize("tail", [1.0, 3.0, np.inf])
+def test_noise_with_tails_has_the_likelihood_of_an_independent_maximiser(tail):
+    rng = np.random.default_rng(3)
+    shapes = np.array([np.ones(400), np.linspace(0.1, 3.0, 400)])
+    law = norm() if tail == np.inf else student(tail)
+    noise = 0.3 * np.sqrt(shapes[1]) * law.rvs(size=400, random_state=rng)
+    for shape, found in zip(shapes, tailed_deviance(noise**2, shapes), strict=True):
+
+        def deviance(log_scale, law, shape=shape):
+            size = np.exp(log_scale) * np.sqrt(shape)
+            return -2.0 * np.sum(law.logpdf(noise / size) - np.log(size))
+
+        laws = [norm, *map(student, (16.0, 4.0, 2.0, 1.0))]
+        best = min(minimize_scalar(deviance, (-3.0, 0.0), args=(law,)).fun for law in laws)
+        assert found == pytest.approx(best, abs=0.1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("cause", [None, "state", "later", "sooner"])
+def test_outliers_neither_pass_for_noise_that_grows_nor_hide_it(cause, seed):
+    data, clean = oscillator(0.0, samples=500)
+    motion = Integral().motion([Trajectory(data.t, clean, data.states)], Polynomial(1))
+    fitted = start_of(motion, motion.candidates[[2, 3]], np.ones(2), np.full(2, 1e-4))
+    since = data.t[:, None] / data.t[-1]
+    shape = {None: 0 * since, "state": clean**2, "later": since**2, "sooner": (1 - since) ** 2}[cause]
+    rng = np.random.default_rng([seed, 7])
+    noise = 0.02 * np.sqrt(1 + 30 * shape) * rng.standard_normal(clean.shape)
+    far = rng.random(clean.shape) < 0.01
+    noise[far] += rng.uniform(3, 10, far.sum()) * rng.choice([-1, 1], far.sum())
+    [record] = motion.records
+    noisy = motion.part([replace(record, y=fitted.x[0] + noise)])
+    assert growing(noisy, fitted)[1] == ({cause: [0, 1]} if cause else {})
 
 
 def test_errors_hold_where_noise_is_a_share_of_the_state():

@@ -134,32 +134,42 @@ def each_by_its_own(look: Look, variance: Floats) -> Look:
     exact = bool(np.all((fitted.variance < 10.0 * motion.floor)[motion.measured]))
     if wrong or exact:
         return look
-    uneven, causes = growing(motion, fitted)
+    # Outliers bend the states beside them, so that noise is compared at states without them.
+    clean = _left_out(look, variance)
+    assert clean.found is not None
+    uneven, causes = growing(motion, clean.found.best.fitted)
     if causes:
         how = {
             "state": "with the state",
             "later": "along the runs",
             "sooner": "towards the start of the runs",
         }
-        states = {name: [look.motion.variables[j] for j in which] for name, which in causes.items()}
+        states = {name: [motion.variables[j] for j in which] for name, which in causes.items()}
         grows = [f"The noise of {listed(names)} grows {how[name]}." for name, names in states.items()]
         message = " ".join([*grows, "Each measurement is weighted by its own noise."])
-        look = look.again(uneven, variance, Finding("growing-noise", message, {"states": states}))
-    assert look.found is not None
-    clean, count = without_outliers(look.motion, look.found.best.fitted)
-    if count:
-        left_out = "was left out as an outlier" if count == 1 else "were left out as outliers"
-        message = (
-            f"{counted(count, 'measurement')} more than 6 standard deviations from the fitted states "
-            f"{left_out}."
-        )
-        look = look.again(clean, variance, Finding("outliers", message, {"count": count}))
+        told = Finding("growing-noise", message, {"states": states})
+        # What was an outlier in noise of one size may be none now.
+        clean = _left_out(replace(clean, findings=look.findings).again(uneven, variance, told), variance)
+    look = clean
     assert look.found is not None
     unequal = doubted(look.motion, look.found.best.fitted)
     if unequal is not None:
         message = "The trajectories differ in their noise; each is weighted by its own noise."
         look = look.again(unequal, variance, Finding("unequal-noise", message))
     return look
+
+
+def _left_out(look: Look, variance: Floats) -> Look:
+    """The search without outliers, where there are any."""
+    assert look.found is not None
+    clean, count = without_outliers(look.motion, look.found.best.fitted)
+    if not count:
+        return look
+    left_out = "was left out as an outlier" if count == 1 else "were left out as outliers"
+    message = (
+        f"{counted(count, 'measurement')} more than 6 standard deviations from the fitted states {left_out}."
+    )
+    return look.again(clean, variance, Finding("outliers", message, {"count": count}))
 
 
 def _instrument_before_law(look: Look, variance: Floats) -> Look:

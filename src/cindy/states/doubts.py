@@ -41,6 +41,7 @@ __all__ = [
     "noise_memory",
     "sensor_memory",
     "since_start",
+    "tailed_deviance",
     "without_outliers",
 ]
 
@@ -284,6 +285,10 @@ class _Doubt:
     """Units of −2 log p by which growing noise must fit better (benchmarks: solver_made, damage)."""
     noisiest: float = 0.1
     """Largest variance of a measurement, as a share of the variance that marks a missing entry."""
+    tails: tuple[float, ...] = (16.0, 4.0, 2.0, 1.0)
+    """Degrees of freedom of Student's distribution that noise may have, beside the normal one."""
+    rounds: int = 5
+    """Steps towards the scale of such noise, from that of the next: the deviance is flat there."""
     few: int = 50
     """Fewest measurements of a state for an estimate of growing noise, or of the noise of a trajectory."""
 
@@ -352,9 +357,9 @@ def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, dict[str, list[int]
         later   s²          noise that grows along the runs
         sooner  (1 − s)²    noise that falls along the runs, as of a sensor that settles
 
-    where s is the time since the run began, in units of the longest run. ρ and g minimise
-    Σ log(1 + ρ g) + n log Σ ê²/(1 + ρ g), ρ over a grid. 1 + ρ g is divided by its mean, since alone it can
-    reach the value that marks a missing measurement.
+    where s is the time since the run began, in units of the longest run. ρ and g minimise −2 log p of the
+    residuals ê, ρ over a grid. 1 + ρ g is divided by its mean, since alone it can reach the value that marks
+    a missing measurement.
     """
     pairs = list(zip(motion.records, fitted.x, strict=True))
     since = [
@@ -407,16 +412,43 @@ def _growth(noise: Floats, causes: Mapping[str, Floats]) -> tuple[str, float, fl
     best = ("", 0.0, 1.0)
     if len(noise) < _DOUBT.few or not noise.any():
         return best
-    least = len(noise) * np.log(np.mean(noise)) - _DOUBT.clearly
+    least = float(tailed_deviance(noise, np.ones((1, len(noise))))[0]) - _DOUBT.clearly
     for name, values in causes.items():
         ratios = _GROWTH / max(float(np.mean(values)), 1e-300)
         shapes = 1.0 + ratios[:, None] * values
-        # −2 log p of normal noise of variance σ² times the shape, with σ² profiled out.
-        deviance = np.sum(np.log(shapes), axis=1) + len(noise) * np.log(np.mean(noise / shapes, axis=1))
+        deviance = tailed_deviance(noise, shapes)
         place = int(np.argmin(deviance))
         if deviance[place] < least:
             least, best = deviance[place], (name, float(ratios[place]), float(np.mean(shapes[place])))
     return best
+
+
+def tailed_deviance(squares: Floats, shapes: Floats) -> Floats:
+    """(shapes,) −2 log p of noise with the squares e² and the variance s² · shape; s² and the tails are free.
+
+    The noise is normal, or Student's t with ν degrees of freedom, as a few outliers would decide for normal
+    noise (Lange, Little and Taylor, J. Am. Stat. Assoc. 84, 1989). Up to what depends on ν alone,
+
+        −2 log p = Σ log(s² shape) + (ν + 1) log(1 + e² / (ν s² shape))
+
+    s² is found by expectation and maximisation with expanded parameters (Liu, Rubin and Wu, Biometrika 85,
+    1998): it goes to the mean of e² / shape with the weights w = (ν + 1) / (ν + e² / (s² shape)).
+    """
+    from scipy.special import gammaln
+
+    relative, count = squares / shapes, len(squares)
+    log_shapes = np.sum(np.log(shapes), axis=1)
+    scale = np.median(relative, axis=1) / 0.45
+    scale = np.where(scale > 0.0, scale, np.mean(relative, axis=1))[:, None]
+    found = [log_shapes + count * (np.log(2.0 * np.pi * np.mean(relative, axis=1)) + 1.0)]
+    for nu in _DOUBT.tails:
+        for _ in range(_DOUBT.rounds):
+            weight = (nu + 1.0) / (nu + relative / scale)
+            scale = np.sum(weight * relative, axis=1, keepdims=True) / np.sum(weight, axis=1, keepdims=True)
+        tail = np.sum(np.log1p(relative / (nu * scale)), axis=1)
+        constant = gammaln(nu / 2.0) - gammaln((nu + 1.0) / 2.0) + 0.5 * np.log(nu * np.pi)
+        found.append(log_shapes + count * (np.log(scale[:, 0]) + 2.0 * constant) + (nu + 1.0) * tail)
+    return np.asarray(np.min(found, axis=0))
 
 
 def doubted(motion: Motion, fitted: Fitted) -> Motion | None:
