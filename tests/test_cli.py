@@ -297,6 +297,18 @@ def test_report_compares_a_saved_model_with_data(cli, tmp_path):
     assert (tmp_path / "page.html").read_text(encoding="utf-8").lstrip().startswith("<!")
 
 
+def test_report_holds_the_inputs_of_a_file_as_the_model_does(cli, tmp_path):
+    t, u = np.arange(0.0, 20.0, 0.5), np.arange(40) // 2 % 2
+    law = Model([[0.0], [-1.0], [1.0]], cindy.Polynomial(1), ("x",), inputs=("u",), settings={"hold": "zero"})
+    x = law.simulate([1.0], t, u).x[:, 0]
+    law.save(tmp_path / "m.json")
+    rows = [f"{when},{value!r},{drive}" for when, value, drive in zip(t, x.tolist(), u, strict=True)]
+    (tmp_path / "data.csv").write_text("\n".join(["t,x,u", *rows]))
+    assert cli("report", "m.json", "data.csv", "--out", "page.html")[0] == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<dt>R² of the solutions</dt><dd>1.000000</dd>" in page
+
+
 def test_errors_speak_of_options_and_not_of_arguments(cli, tmp_path):
     (tmp_path / "data.csv").write_text("a,b\n1,2\n2,3\n")
     status, _, err = cli("fit", "data.csv")

@@ -76,3 +76,25 @@ def test_the_loss_of_the_model_is_the_smallest_of_its_support(data, model):
         moved = np.array(model.coef)
         moved[tuple(place)] *= 1.05
         assert model.fitted.relative_loss(moved) > own
+
+
+def test_states_are_denoised_alike_in_whatever_order_the_data_hold_them():
+    known, new = cindy.systems.lotka_volterra().simulate(trajectories=2, points=200, noise=0.01)
+    model = cindy.identify(known, "poly:2")
+    turned = cindy.Trajectory(new.t, new.x[:, ::-1], ("y", "x"))
+    np.testing.assert_array_equal(model.smooth(turned)[0].x, model.smooth(new)[0].x)
+
+
+@pytest.mark.parametrize("hidden", [0, 1])
+def test_a_loaded_model_whose_terms_hold_the_time_denoises_data(tmp_path, hidden):
+    basis = cindy.Custom({"x": "x", "w": "w", "pull": "cos(1.5*t)"})
+    law = cindy.Model([[0, -2], [1, -0.3], [0, 1]], basis, ("x", "w"), inputs=("t",))
+    t, rng = np.linspace(0, 12, 500), np.random.default_rng(0)
+    x = law.simulate([1.0, 0.0], t).x + 0.003 * rng.standard_normal((500, 2))
+    data = cindy.Trajectory(t, x[:, :1], ("x",)) if hidden else cindy.Trajectory(t, x, ("x", "w"))
+    model = cindy.identify(data, basis, hidden=("w",) if hidden else 0)
+    model.save(tmp_path / "model.json")
+    [smooth] = cindy.load(tmp_path / "model.json").smooth(data)
+    assert (smooth.states, smooth.inputs) == (("x", "w"), ())
+    np.testing.assert_allclose(smooth.x, model.smooth(data)[0].x, atol=1e-4)
+    assert model.score(data, "trajectory") > 0.9999

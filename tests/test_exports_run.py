@@ -550,6 +550,7 @@ def test_julia_python_and_sympy_have_the_noise_of_kicked_motion():
     np.testing.assert_allclose(julia_function(text, "g!", 2)(0.0, x, []), expected, rtol=1e-14)
     space = {}
     exec(model.to_python(), space)
+    assert "dx" not in model.to_python().partition("def noise")[2]  # a variance is no derivative
     np.testing.assert_allclose(space["noise"](0.0, x), expected, rtol=1e-14)
     first, second = model.diffusion.to_sympy()
     assert float(first.subs({"x": x[0]})) == pytest.approx(expected[0] ** 2, rel=1e-14)

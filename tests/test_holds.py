@@ -109,6 +109,13 @@ def test_a_simulation_takes_inputs_at_times_of_their_own(hold):
     assert np.abs(solved.x[:, 0] - exact(t, u_t, u, hold)).max() < 1e-7
 
 
+def test_a_held_input_that_jumps_at_the_last_sample_does_not_act_before():
+    t = np.linspace(0.0, 10.0, 200)
+    u = np.where(t < 10.0, 0.0, 1e8)
+    model = cindy.Model([[0.0], [-1.0], [1.0]], cindy.Polynomial(1), ("x",), inputs=("u",))
+    np.testing.assert_allclose(model.simulate([1.0], t, u, "zero").x[:, 0], np.exp(-t), atol=1e-9)
+
+
 def test_a_band_limited_input_at_times_of_its_own_is_found_again():
     t, u_t = np.arange(0, 40, 0.1), np.arange(0, 41, 0.03)
     data = cindy.Trajectory(t, np.cos(t), ("x",), u=np.sin(9 * u_t), inputs=("u",), hold="band", u_t=u_t)

@@ -1,5 +1,7 @@
 """Runs that do not share a coefficient are told, with the coefficient and its values; others are not."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -57,10 +59,14 @@ def test_many_short_runs_of_one_law_are_not_told_apart() -> None:
     assert not _told(model)
 
 
-def test_a_value_for_every_run_leaves_nothing_to_tell() -> None:
+def test_a_value_for_every_run_leaves_nothing_to_tell(tmp_path: Path) -> None:
     basis = cindy.Polynomial(1) + cindy.PerRun(cindy.Custom({"damping": "v"}))
-    model = cindy.identify(_oscillators(DAMPING, 0.01), basis)
+    runs = _oscillators(DAMPING, 0.01)
+    model = cindy.identify(runs, basis)
     assert not _told(model)
+    model.save(tmp_path / "model.json")
+    for kept, new in zip(model.smooth(runs), cindy.load(tmp_path / "model.json").smooth(runs), strict=True):
+        np.testing.assert_allclose(kept.x, new.x, atol=1e-3)
     own = [model.coef[model.place("v", f"[cart {number + 1}] damping")] for number in range(len(DAMPING))]
     shared = model.coef[model.place("v", "v")]
     assert np.add(own, shared) == pytest.approx([-c for c in DAMPING], abs=0.004)

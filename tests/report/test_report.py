@@ -17,11 +17,12 @@ from cindy.basis import Custom, Polynomial
 from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Integral
-from cindy.model import compare
-from cindy.model.model import Model
+from cindy.model import compare, difference
+from cindy.model.model import Model, Path
 from cindy.model.story import facts
 from cindy.report import DIGITS, figures, plotly, render, write
 from cindy.report import page as page_module
+from cindy.report.explorer import near_models
 from cindy.report.figures import percent
 from cindy.report.page import in_words
 from cindy.selection import Beyond
@@ -125,6 +126,15 @@ def test_every_rule_and_correction_of_the_library_has_words():
         kind.__name__ for kind in families if kind.__module__.startswith("cindy") and kind is not Beyond
     ]
     assert [name for name in public if name not in page_module._CALLS] == []
+
+
+@pytest.mark.parametrize(("form", "side", "typed"), [(Integral(), "x′", "x'"), (Discrete(), *2 * ["x[k+1]"])])
+def test_near_models_name_equations_as_the_page_does(form, side, typed):
+    model = Model([[0.0], [-1.0], [0.0]], Polynomial(2), ("x",), formulation=form)
+    other = model.with_coef({("x", "x^2"): -1.0})
+    [row] = near_models(replace(model, near=Path((model, other), (0.0, 3.0), 0, "−2 log p")), None)
+    assert row["changes"] == f"+ x² in {side}"
+    assert difference(model, other) == f"+ x^2 in {typed}"
 
 
 def test_the_settings_are_no_code_but_for_the_basis():

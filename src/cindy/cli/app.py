@@ -227,7 +227,8 @@ def report(
         measured: list[Any] = fields_of(data, periodic, compared.inputs, time)
     else:
         inputs = tuple(name for name in compared.inputs if not unmeasured(name)) or None
-        runs = (cindy.read(Path(name), time, compared.states, by, inputs) for name in data)
+        hold = compared.settings.get("hold", "linear")
+        runs = (cindy.read(Path(name), time, compared.states, by, inputs, hold=hold) for name in data)
         measured = list(chain.from_iterable(runs))
     with screen.working("Writing the report"):
         cindy.report.write(compared, measured, out)

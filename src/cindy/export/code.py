@@ -58,9 +58,9 @@ def to_python(equations: RightHandSides) -> str:
     """
     about, kicks = _meaning(equations), equations.kicks
     where = f"{about} at the states x{_then(equations)} and the inputs u"
-    functions = ["", "", *_python_function("rhs(t, x, u=())", where, equations, "{}")]
+    functions = ["", "", *_python_function("rhs(t, x, u=())", where, equations, "dx", "{}")]
     if kicks is not None:
-        functions += ["", "", *_python_function("noise(t, x)", _KICKS, kicks, "math.sqrt(max({}, 0.0))")]
+        functions += ["", "", *_python_function("noise(t, x)", _KICKS, kicks, "q", "math.sqrt(max({}, 0.0))")]
     lines = [
         f'"""Made by CINDy: {about.rstrip(",")}."""',
         "",
@@ -73,9 +73,9 @@ def to_python(equations: RightHandSides) -> str:
     return re.sub(r"\n{4,}", "\n\n", "\n".join(lines)) + "\n"
 
 
-def _python_function(head: str, about: str, equations: RightHandSides, result: str) -> list[str]:
-    """A function of Python; result: the pattern of what it returns of each right-hand side."""
-    outputs = [f"dx{j}" for j in range(len(equations.states))]
+def _python_function(head: str, about: str, equations: RightHandSides, name: str, result: str) -> list[str]:
+    """A function of Python; name: of each right-hand side, result: the pattern of what it returns of it."""
+    outputs = [f"{name}{j}" for j in range(len(equations.states))]
     lines = [f'"""Return {about}."""', *_body(equations, PYTHON, outputs, "s{} = {}  # {}")]
     lines.append(f"return [{', '.join(map(result.format, outputs))}]")
     return [f"def {head}:", *(f"    {line}" for line in lines)]

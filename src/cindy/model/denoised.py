@@ -147,11 +147,15 @@ class Denoised:
 
 
 def matched(model: Equations, trajectories: Any, where: str) -> list[Trajectory]:
-    """Anything that holds trajectories, as trajectories with the variables of the model."""
-    data = _with_hidden_states(model, as_states(model, as_trajectories(trajectories))[0])
+    """Anything that holds trajectories, as trajectories with the variables of the model in its order.
+
+    The time, the runs and hidden states are added.
+    """
+    data = as_states(model, as_trajectories(trajectories))[0]
+    seen = tuple(s for s in model.states if s in data[0].states or s not in model.hidden)
     own = tuple(name for name in model.inputs if name in data[0].inputs or not unmeasured(name))
-    data = with_inputs(reordered(data, model.states, own, where), model.inputs)
-    return reordered(data, model.states, model.inputs, where)
+    data = with_inputs(reordered(data, seen, own, where), model.inputs)
+    return _with_hidden_states(model, reordered(data, seen, model.inputs, where))
 
 
 def smooth(model: Equations, trajectories: Any) -> list[Trajectory]:
@@ -161,7 +165,7 @@ def smooth(model: Equations, trajectories: Any) -> list[Trajectory]:
     """
     if model.formulation.for_fields:
         raise DataError("smooth: states are estimated along trajectories; values of fields are not.")
-    data = _with_hidden_states(model, as_states(model, as_trajectories(trajectories))[0])
+    data = matched(model, trajectories, "smooth")
     states = denoised_states(model, data)
     if states is None and np.isfinite([*model.noise, *model.model_error]).all():
         raise DataError(
@@ -173,7 +177,9 @@ def smooth(model: Equations, trajectories: Any) -> list[Trajectory]:
             "was not. Identify it with `passes=None`, in the integral form or as a map."
         )
     names = model.states + model.rates
-    return [replace(run, x=x, states=names, delay={}) for run, x in zip(data, states, strict=True)]
+    inputs = tuple(name for name in model.inputs if not unmeasured(name))
+    whole = [replace(run, x=x, states=names, delay={}) for run, x in zip(data, states, strict=True)]
+    return reordered(whole, names, inputs, "smooth")
 
 
 def denoised_states(model: Equations, data: Sequence[Trajectory]) -> list[Floats] | None:

@@ -279,7 +279,7 @@ def simulate(
     jumps = () if model.formulation.discrete else _jumps(u, own, hold)
     edges = np.unique([times[0], *(s for s in jumps if times[0] < s < times[-1]), times[-1]])
     for begin, end in itertools.pairwise(edges.tolist()):
-        held = signal if signal is None or len(edges) == 2 else _constant(signal(begin))
+        held = signal if signal is None or not len(jumps) else _constant(signal(begin))
         rhs = _right_hand_side(model, held, longest_step(times) if path is None else None)
         inside = times[(times > begin) & (times <= end)]
         with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -139,7 +139,7 @@ def _terms(model: Equations) -> Iterator[tuple[str, str]]:
 
 
 def _probability(model: Equations, i: int, j: int) -> str:
-    equation = variable_label(model.states[j]) + "'" * model.order
+    equation = equation_labels(model, typed=True)[j]
     return f"{_in_sentence(model.terms[i], model.labels[i])} in {equation} ({model.inclusion[i, j]:.0%})"
 
 
@@ -153,9 +153,12 @@ def named_term(model: Equations, i: int) -> str:
     return _in_sentence(model.terms[i], pretty(model.labels[i]))
 
 
-def equation_labels(model: Equations) -> list[str]:
-    """The left-hand sides of the equations as text, such as "x'" or "u_t"."""
+def equation_labels(model: Equations, *, typed: bool = False) -> list[str]:
+    """The left-hand sides of the equations as text: x′, x″, x[k+1] or u_t; x' and x'' if typed."""
     form = model.formulation
+    if typed:
+        mark = "[k+1]" if form.discrete else "_" + "t" * model.order if form.for_fields else "'" * model.order
+        return [variable_label(state) + mark for state in model.states]
     return [equation_label(s, model.order, form.discrete, form.for_fields) for s in model.states]
 
 
@@ -270,18 +273,18 @@ def models_as_html(
     return _table(rows, "100%")
 
 
-def difference(before: Equations | None, after: Equations, most: int = 4) -> str:
-    """The terms that one model has and another has not, such as "+ x y in x', − x in y'"."""
+def difference(before: Equations | None, after: Equations, most: int = 4, *, typed: bool = True) -> str:
+    """The terms that one model has and another has not: "+ x^2 in x', − x in y'"; x² in x′ if not typed."""
     if before is None:
         return ""
     changes = [
         *(("+", i, j) for i, j in np.argwhere(after.support & ~before.support)),
         *(("−", i, j) for i, j in np.argwhere(before.support & ~after.support)),
     ]
-    mark = "_" + "t" * after.order if after.formulation.for_fields else "'" * after.order
-    names = [_in_sentence(term, label) for term, label in zip(after.terms, after.labels, strict=True)]
-    states = [variable_label(state) for state in after.states]
-    listed = [f"{sign} {names[i]} in {states[j]}{mark}" for sign, i, j in changes[:most]]
+    labels = after.labels if typed else map(pretty, after.labels)
+    names = [_in_sentence(term, label) for term, label in zip(after.terms, labels, strict=True)]
+    sides = equation_labels(after, typed=typed)
+    listed = [f"{sign} {names[i]} in {sides[j]}" for sign, i, j in changes[:most]]
     return ", ".join(listed) + (f", … ({len(changes)} in all)" if len(changes) > most else "")
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from cindy._arrays import Floats, Ints
-from cindy.basis import TIME, Language, Plan, Term, pretty, statements
+from cindy.basis import TIME, Language, Plan, Term, statements
 from cindy.data import Trajectory
 from cindy.errors import CindyError, DataError
 from cindy.export import definition, term_markup
@@ -204,7 +204,7 @@ def _equalities(diagnostics: Diagnostics, number: dict[int, int]) -> list[list[A
 def _others(model: Model, number: dict[int, int]) -> list[dict[str, Any]]:
     """Near models and models of the path, if all of their coefficients are on offer."""
     near = [
-        (f"near, worse by {score:.1f}: {difference(model, other)}", k, other)
+        (f"near, worse by {score:.1f}: {difference(model, other, typed=False)}", k, other)
         for k, (other, score) in enumerate(zip(model.near.models, model.near.scores, strict=True))
     ]
     path = [(f"path, {other.size} terms", None, other) for other in model.path.models]
@@ -221,10 +221,9 @@ def near_models(model: Model, offered: dict[str, Any] | None) -> list[dict[str, 
     index = {offer["near"]: k for k, offer in enumerate((offered or {"models": []})["models"])}
     rows = []
     for k, (other, score) in enumerate(zip(model.near, model.near.scores, strict=True)):
-        changes = difference(model, other, most=6)
+        changes = difference(model, other, most=6, typed=False)
         if changes:
-            shown = lowered(model, pretty(changes))
-            rows.append({"worse": f"{score:.1f}", "changes": shown, "number": index.get(k)})
+            rows.append({"worse": f"{score:.1f}", "changes": lowered(model, changes), "number": index.get(k)})
     return rows[:8]
 
 
