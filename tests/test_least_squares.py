@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from cindy import least_squares
 from cindy.errors import DataError
@@ -83,3 +84,16 @@ def test_wide_triangles_on_top_of_each_other_stand_for_the_rows_of_all(heights, 
     r = least_squares.stacked(factors)
     np.testing.assert_allclose(r.T @ r, whole.T @ whole, atol=1e-13)
     assert not np.tril(r, -1).any()
+
+
+def test_columns_that_no_row_names_are_no_pieces():
+    empty, loose = least_squares.pieces(csr_array((0, 3)))
+    assert not empty
+    np.testing.assert_array_equal(loose, [0, 1, 2])
+    together, loose = least_squares.pieces(
+        csr_array([[0.0, 1, 0, 2, 0], [0, 0, 3, 0, 0], [0, 0, 0, 4, 0], [0, 0, 0, 0, 0]])
+    )
+    for found, expected in zip(together, [([0, 2], [1, 3]), ([1], [2]), ([3], [])], strict=True):
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_array_equal(found[1], expected[1])
+    np.testing.assert_array_equal(loose, [0, 4])

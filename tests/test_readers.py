@@ -263,6 +263,9 @@ def test_rounded_times_that_repeat_lead_to_the_step(tmp_path):
         read(path)
     given = float(re.search(r"dt=([\d.]+)", str(told.value))[1])
     assert read(path, states=["r"], dt=given)[0].t[-1] == pytest.approx(1499 * step, rel=0.005)
+    path.write_text("time,r\n" + "".join(f"{round(0.25 * k)},{k}\n" for k in range(39)))
+    with pytest.raises(DataError, match=r"dt=0\.25"):
+        read(path)
     path.write_text("time,r\n" + "".join(f"{k - (k > 50)},{k}\n" for k in range(100)))
     with pytest.raises(DataError, match=r"by`. If a time was measured more than once"):
         read(path)

@@ -276,6 +276,14 @@ def test_a_field_that_stands_still_gets_a_sentence():
             cindy.identify(cindy.Field(u=u, x=X, t=T), cindy.Derivatives(2, 2))
 
 
+def test_a_field_that_is_at_rest_before_and_after_a_pulse_is_learnt_from():
+    x, t = np.linspace(0, 1, 60), np.linspace(0, 3, 151)
+    away = np.clip(x[:, None] - t + 1.0, -0.5, 0.5)  # the pulse enters at one end and leaves at the other
+    model = cindy.identify(cindy.Field(u=np.cos(np.pi * away) ** 4, x=x, t=t), cindy.Derivatives(2, 2))
+    kept = dict(zip(model.terms, model.coef[:, 0], strict=True))
+    assert {name: value for name, value in kept.items() if value} == pytest.approx({"u_x": -1.0}, rel=1e-6)
+
+
 def test_forms_are_for_fields_or_for_trajectories():
     with pytest.raises(cindy.DataError, match="Weak"):
         cindy.identify(noisy(0.1), cindy.Derivatives(2, 2), formulation=cindy.Integral())

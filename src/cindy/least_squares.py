@@ -306,12 +306,9 @@ class Equalities:
         small = self.matrix.shape[0] * self.matrix.shape[1] < 1_000_000
         dense = self.matrix.toarray() if small else None
         parts = []
-        for rows, inside in pieces(self.matrix):
-            if len(rows):
-                part = (
-                    self.matrix[rows][:, inside].toarray() if dense is None else dense[np.ix_(rows, inside)]
-                )
-                parts.append(_Part(rows, inside, part, self.goal[rows]))
+        for rows, inside in pieces(self.matrix)[0]:
+            part = self.matrix[rows][:, inside].toarray() if dense is None else dense[np.ix_(rows, inside)]
+            parts.append(_Part(rows, inside, part, self.goal[rows]))
         return parts
 
     @cached_property
@@ -393,15 +390,15 @@ class _Part:
         used = (part != 0).any(axis=1)
         if also is not None:
             used |= also
-        offset, free = np.zeros(part.shape[1]), 0
-        row, column, value = [np.zeros(0, np.intp)], [np.zeros(0, np.intp)], [np.zeros(0)]
         # Step 2.
-        whole = (np.arange(len(used)), np.arange(part.shape[1]))
-        for rows, piece in [whole] if inside.all() and used.all() else pieces(csr_array(part[used])):
-            # A coefficient that no applying row names is a parameter of its own.
-            null, offset[piece] = np.eye(1), 0.0
-            if len(rows):
-                null, offset[piece] = _null_space(part[used][np.ix_(rows, piece)], self.goal[used][rows])
+        together, loose = [(np.arange(len(used)), np.arange(part.shape[1]))], np.zeros(0, np.intp)
+        if not (inside.all() and used.all()):
+            together, loose = pieces(csr_array(part[used]))
+        # A coefficient that no applying row names is a parameter of its own.
+        offset, free = np.zeros(part.shape[1]), len(loose)
+        row, column, value = [loose], [np.arange(free)], [np.ones(free)]
+        for rows, piece in together:
+            null, offset[piece] = _null_space(part[used][np.ix_(rows, piece)], self.goal[used][rows])
             row.append(np.repeat(piece, null.shape[1]))
             column.append(np.tile(np.arange(free, free + null.shape[1]), len(piece)))
             value.append(null.ravel())
@@ -439,16 +436,17 @@ def connected(matrix: csr_array) -> tuple[Ints, Ints]:
     return labels[:rows], labels[rows:]
 
 
-def pieces(matrix: csr_array) -> list[tuple[Ints, Ints]]:
-    """(rows, columns) of each set that entries connect; those with rows come first."""
+def pieces(matrix: csr_array) -> tuple[list[tuple[Ints, Ints]], Ints]:
+    """(rows, columns) of each set that entries connect, and the columns that no row names."""
     labels = connected(matrix)
-    count = 1 + max(int(label.max(initial=-1)) for label in labels)
+    # Rows come first in the graph, so that sets with rows have the lowest labels.
+    count = 1 + int(labels[0].max(initial=-1))
     orders = [np.argsort(label, kind="stable") for label in labels]
-    parts = [
-        np.split(order, np.searchsorted(label, np.arange(1, count), sorter=order))
+    (*rows, _), (*columns, loose) = (
+        np.split(order, np.searchsorted(label, np.arange(1, count + 1), sorter=order))
         for label, order in zip(labels, orders, strict=True)
-    ]
-    return list(zip(*parts, strict=True))[:count]
+    )
+    return list(zip(rows, columns, strict=True)), loose
 
 
 def _null_space(rows: Floats, goal: Floats) -> tuple[Floats, Floats]:

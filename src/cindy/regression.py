@@ -112,7 +112,9 @@ class Regression:
         touch = csr_array(
             (np.ones(matrix.nnz), matrix.indices % targets, matrix.indptr), shape=(len(self.equal), targets)
         )
-        return sorted((columns for _, columns in pieces(touch) if len(columns)), key=min)
+        together, loose = pieces(touch)
+        groups = [*(columns for _, columns in together if len(columns)), *loose[:, None]]
+        return sorted(groups, key=min)
 
     @cached_property
     def _row_target(self) -> Ints:

@@ -356,6 +356,7 @@ def _step_of_rounded(times: Floats) -> float | None:
     # A row that was written twice is no rounding.
     if np.any(steps < 0) or np.count_nonzero(steps == 0) < max(len(steps) // 10, 3) or not steps.any():
         return None
-    even = np.linspace(times[0], times[-1], len(times))
+    numbers = np.arange(len(times))
+    step, start = np.polyfit(numbers, times, 1)
     # Rounding moves no time by more than the largest step that it leaves.
-    return float(even[1] - even[0]) if np.max(np.abs(times - even)) <= steps.max() else None
+    return float(step) if np.max(np.abs(times - start - step * numbers)) <= steps.max() else None

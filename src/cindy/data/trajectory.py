@@ -276,8 +276,9 @@ class Trajectory:
             joined = replace(self, t=self.t[complete], x=self.x[complete], u=u)
         steps = np.diff(joined.t)
         # Only steps over missing samples are gaps: an irregular grid has long steps of its own.
-        limit = _GRID.longest_bridge * float(np.median(steps)) if len(steps) else np.inf
-        holes = np.flatnonzero((np.diff(complete) > 1) & (steps > limit))
+        holes = np.flatnonzero(np.diff(complete) > 1)
+        if len(holes):
+            holes = holes[steps[holes] > _GRID.longest_bridge * np.median(steps)]
         cuts = np.union1d(holes, _pauses(steps)) + 1
         edges = [0, *map(int, cuts), len(complete)]
         return [joined.part(a, b) for a, b in pairwise(edges)] if len(cuts) else [joined]

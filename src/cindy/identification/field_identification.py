@@ -117,11 +117,16 @@ def _check_motion(fields: Sequence[Field]) -> None:
 
 
 def _still(field: Field, state: str) -> bool:
-    """Whether the first samples in time and the last are all equal but for rounding."""
-    first = field.slab(state, 0, min(len(field), 8))
-    values = np.concatenate([first, field.last[state]], axis=-1)
-    apart = np.fmax.reduce(values, axis=-1) - np.fmin.reduce(values, axis=-1)
-    return bool(np.nanmax(apart, initial=0.0) <= _ROUNDING * np.nanmax(np.abs(values), initial=0.0))
+    """Whether the samples at all times are equal but for rounding; those after a change are not read."""
+    low = high = field.first[state][..., 0]
+    for begin in range(0, len(field), 8):
+        values = field.slab(state, begin, min(begin + 8, len(field)))
+        low = np.fmin(low, np.fmin.reduce(values, axis=-1))
+        high = np.fmax(high, np.fmax.reduce(values, axis=-1))
+        size = np.nanmax(np.maximum(np.abs(low), np.abs(high)), initial=0.0)
+        if np.nanmax(high - low, initial=0.0) > _ROUNDING * size:
+            return False
+    return True
 
 
 _HOLES = 0.75

@@ -1,7 +1,7 @@
 """The search for laws whose terms hold unknown parameters.
 
 1. Starts come from atoms, which are terms at scanned values of their parameters, at measured states
-   (`starts_of`). Several are followed, until two lead to one model.
+   (`_starts_of`). Several are followed, until two lead to one model.
 2. From a start, states, coefficients and parameters are fitted together. Terms are chosen at the fitted
    states, with the parameters free to follow (`moves`), until the support comes back (`ParametricSearch`).
 3. Equations of different models are combined (`recombine`), and models near the best fitted (`look_around`).

@@ -307,20 +307,20 @@ def _split(region: Region) -> tuple[list[_Corner], list[_Block]] | None:
     lengths = np.diff(region.matrix.indptr)
     # A tie a x_i + b x_j = 0 has two corners in closed form: thousands of them need no elimination.
     tie = (lengths == 2) & region.equality & (region.lower == 0)
-    ties: list[_Corner] = []
-    blocks = []
-    for rows, members in pieces(region.matrix):
-        row_numbers = rows[bounded[rows]]
+    ties, blocks = [], []
+    for rows, members in pieces(region.matrix)[0]:
         if len(rows) == 1 and tie[rows[0]]:
-            start = region.matrix.indptr[rows[0]]
-            first, second = region.matrix.data[start : start + 2]
-            pair = region.matrix.indices[start : start + 2].astype(np.intp)
-            ties.append((pair, np.array([-second, first])))
-        elif len(row_numbers) and len(members):
+            ties.append(rows[0])
+            continue
+        row_numbers = rows[bounded[rows]]
+        if len(row_numbers) and len(members):
             blocks.append(_block(region, row_numbers, members))
         elif (region.lower[row_numbers] > 0).any() | (region.upper[row_numbers] < 0).any():
             raise InfeasibleError(f"linear row {rows[0]} has no coefficients, but must not be zero.")
-    return [*ties, *((pair, -direction) for pair, direction in ties)], blocks
+    entries = region.matrix.indptr[np.array(ties, dtype=np.intp)][:, None] + np.arange(2)
+    pairs, values = region.matrix.indices[entries].astype(np.intp), region.matrix.data[entries]
+    directions = values[:, ::-1] * (-1.0, 1.0)
+    return [*zip(pairs, directions, strict=True), *zip(pairs, -directions, strict=True)], blocks
 
 
 def _block(region: Region, row_numbers: Ints, members: Ints) -> _Block:
