@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
-from cindy.basis import RUN, listed, pretty, term_variables
+from cindy.basis import RUN, equation_label, listed, pretty, term_variables
 from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.findings import Finding
@@ -473,15 +473,16 @@ def _runs_differ(
     motion: Motion, flat: int, values: dict[str, float], apart: tuple[str, str], chance: float
 ) -> Finding:
     """The finding on a coefficient, by its flat index; apart: two runs that differ; chance: log10 p."""
-    term, state = (
-        motion.basis.names(motion.variables)[flat // motion.states],
-        motion.variables[flat % motion.states],
-    )
+    term, place = motion.basis.names(motion.variables)[flat // motion.states], flat % motion.states
+    rates = len(motion.given) > 0
+    # The equation of a rate is that of its position.
+    state = motion.variables[place - motion.states // 2 if rates else place]
+    side = equation_label(state, 2 if rates else motion.records[0].grid.order, not motion.parts)
     known = {name: value for name, value in values.items() if np.isfinite(value)}
     least, most = apart
     named = "the constant" if term == "1" else f"the coefficient of {pretty(term)}"
     message = (
-        f"The runs differ: {named} in the equation of {pretty(state)} is {known[least]:.3g} in "
+        f"The runs differ: {named} in the equation of {side} is {known[least]:.3g} in "
         f'"{least}" and {known[most]:.3g} in "{most}", where the model has one value for all of them '
         f"(p < 1e{int(np.ceil(chance))}). Give every run a value of its own with `PerRun`, or identify the "
         "runs one by one."
