@@ -261,8 +261,9 @@ def _doubts(motion: Motion, left: Floats, memory: Floats) -> Iterator[Finding]:
 def _to_offer(motion: Motion) -> str:
     """What may explain a residual that is no noise."""
     # Rates are hidden states already, and maps have none.
-    more = "" if len(motion.given) or not motion.parts else ", or a state that nobody measured, with `hidden=1`"
-    return f"offer other terms{more}"
+    if len(motion.given) or not motion.parts:
+        return "offer other terms"
+    return "offer other terms, or a state that nobody measured, with `hidden=1`"
 
 
 def _beyond_doubt(options: Options, motion: Motion, doubt: Floats) -> Options:
