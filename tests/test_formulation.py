@@ -220,6 +220,12 @@ def test_a_short_trajectory_stays_whole_and_a_long_oscillation_is_cut_into_one_a
     assert window == pytest.approx(min(300, len(long) / 12), rel=0.1)
 
 
+def test_a_run_at_rest_has_no_part_in_the_period_of_the_others():
+    long = np.linspace(0, 40 * np.pi, 4000)
+    still = Trajectory(long, np.full((4000, 2), 0.5), oscillator(1, long).states)
+    assert half_period([oscillator(1, long), still], least=3) == pytest.approx(100, rel=0.1)
+
+
 def test_noise_about_the_mean_is_not_taken_for_motion():
     t = np.linspace(0, 12 * np.pi, 1200)
     noise = 0.05 * np.random.default_rng(0).standard_normal((1200, 2))

@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 import cindy
 from cindy import DataError, Differential, Integral, Polynomial, Problem, Significance, Trajectory
 from cindy.data import as_source, noise_variance
-from cindy.identification.hidden import Sought, with_hidden
+from cindy.identification.hidden import Sought, not_needed, with_hidden
 from cindy.identification.hidden_gauge import _best_move
 from cindy.identification.hidden_starts import Pin, starts_in_gauges
 from cindy.identification.judgement import _weighted_median, with_forecasts
@@ -215,6 +215,7 @@ def test_a_hidden_state_of_little_worth_is_said_to_be_of_little_worth():
     [said] = [one for one in model.findings if one.code == "hidden-not-needed"]
     assert 0 < said.values["gain"] < 14
     assert "higher by only" in said.message
+    assert "higher by only 13.7, and 14 is" in not_needed(("w",), 13.7).message
 
 
 def test_a_state_that_is_rarely_measured_has_its_equation():

@@ -16,7 +16,7 @@ WRONG = {
     "state .x2. is constant": lambda: identify(
         [(T, np.stack([np.cos(T), np.full(200, k)], axis=1)) for k in (1.0, 2.0)], Polynomial(1)
     ),
-    "1 stretch.* fewer than the 3 samples": lambda: identify(([0.0], [[1.0, 2.0]]), Polynomial(2)),
+    "the 1 piece without .* fewer than the 3 samples": lambda: identify(([0.0], [[1.0, 2.0]]), Polynomial(2)),
     "each of the 1 .* fewer than the 3 samples": lambda: identify(
         ([0.0, 1.0], [[1.0], [2.0]]), Polynomial(1)
     ),

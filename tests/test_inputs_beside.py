@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import cindy
+from cindy.search.beside_the_law import _noisy
 
 
 def controlled(gain, seed, samples=500, step=0.05):
@@ -90,6 +91,8 @@ def test_an_input_that_was_read_with_noise_is_told_with_the_size_of_the_noise():
     [finding] = [one for one in model.findings if one.code == "noisy-input"]
     assert finding.values["input"] == "u"
     assert finding.values["noise"] == pytest.approx(0.2 * spread, rel=0.3)
+    # 14 % was "some 1e+01 %".
+    assert "here by some 10 %" in _noisy("u", 1.0, 0.14, 20.0).message
 
 
 def test_a_clean_input_is_not_called_noisy():

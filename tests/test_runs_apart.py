@@ -40,6 +40,27 @@ def test_the_coefficient_that_differs_between_runs_is_told_with_its_values() -> 
     assert not told.note
 
 
+def test_runs_that_hardly_say_what_a_coefficient_is_are_not_named() -> None:
+    """Two runs differ in their damping; a third is at rest, so that its value is noise alone."""
+    runs = _oscillators((0.08, 0.12), 0.01)
+    resting = 0.01 * np.random.default_rng(1).standard_normal((400, 2))
+    runs.append(cindy.Trajectory(runs[0].t, resting, ("x", "v"), name="at rest"))
+    [told] = _told(cindy.identify(runs, cindy.Polynomial(1)))
+    values = told.values["values"]
+    assert not -0.12 < values["at rest"] < -0.08
+    assert 'is -0.12 in "cart 2" and -0.0795 in "cart 1"' in told.message
+
+
+def test_the_equation_of_positions_alone_is_named_as_the_model_has_it() -> None:
+    runs = [
+        cindy.Trajectory(run.t, run.x[:, 0], ("x",), name=run.name) for run in _oscillators(DAMPING, 0.01)
+    ]
+    model = cindy.identify(runs, cindy.Polynomial(1), formulation="integral:2:rates")
+    [told] = _told(model)
+    assert model.coef[model.place(told.values["state"], told.values["term"])] != 0.0
+    assert "the coefficient of x' in the equation of x″ is" in told.message
+
+
 @pytest.mark.parametrize("memory", [0.0, 0.9])
 @pytest.mark.parametrize("noise", [0.01, 0.1])
 def test_runs_of_one_law_are_not_told_apart(noise: float, memory: float) -> None:

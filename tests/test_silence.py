@@ -196,6 +196,7 @@ def test_a_model_that_explains_little_is_called_so_loudly_everywhere(tmp_path):
     wrong = cindy.identify(data, cindy.Trigonometric(1), selection="terms:3")
     assert wrong.explained["equations"] < 0.5
     assert wrong.warnings[0].startswith("These equations do not explain the data")
+    assert "a state may not have been measured (try `hidden=1`)" in wrong.warnings[0]
     assert "Do not use them" in wrong.summary().replace("\n    ", " ")
     assert "Do not use them" in wrong._repr_html_()
     wrong.save(tmp_path / "model.json")
@@ -207,6 +208,7 @@ def test_a_model_that_explains_little_is_called_so_loudly_everywhere(tmp_path):
     )
     assert run.exit_code == 0
     assert "Do not use them" in run.stderr
+    assert "try --hidden 1" in run.stderr
     assert "R² of equations" in run.stdout
 
 

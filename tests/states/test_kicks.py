@@ -515,3 +515,13 @@ def test_kicks_drive_equations_that_switch():
     noise = Diffusion(("1", "x", "x^2"), np.array([[1.0], [0.0], [0.0]]), np.zeros((3, 1)), ("x",))
     model = Model(np.array([[-1.0]]), Custom({"s": "sign(x)"}), ("x",), diffusion=noise)
     assert model.simulate([0.0], np.linspace(0.0, 5.0, 51), noise=True).x.std() > 0.1
+
+
+def test_paths_that_run_away_do_not_stretch_the_axis_of_a_density():
+    # x' = x + kicks has no stationary density: its paths leave the data by a factor of a million.
+    model = replace(stochastic(1.0, [1.0, 0.0, 0.0]), noise=np.array([0.1]))
+    data = Trajectory(np.arange(0.0, 15.0, 0.1), np.random.default_rng(0).standard_normal((150, 1)), ("x",))
+    [density] = densities(model, [data])
+    assert np.ptp(density.edges) <= 3.0 * np.ptp(data.x)
+    assert np.sum(density.model * np.diff(density.edges)) < 0.1
+    assert np.sum(density.data * np.diff(density.edges)) == pytest.approx(1.0)

@@ -125,7 +125,8 @@ def half_period(segments: Sequence[Trajectory], *, least: int) -> int:
     lengths = np.array([len(segment) for segment in segments], dtype=float)
     if np.median(turns) < _WINDOWS.few_periods:
         return 0
-    return max(round(float(np.median(lengths / turns)) / 2), least, _WINDOWS.shortest_window)
+    moves = turns > 0
+    return max(round(float(np.median(lengths[moves] / turns[moves])) / 2), least, _WINDOWS.shortest_window)
 
 
 def derivative_window(

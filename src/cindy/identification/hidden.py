@@ -434,7 +434,7 @@ def criterion_without(request: Request, hidden: int) -> tuple[float, bool]:
 def not_needed(names: Sequence[str], gain: float, kicked: bool = False) -> Finding:
     """The finding that hidden states are not worth their terms; kicked: whether kicks take their place."""
     if gain > 0:
-        than = f"higher by only {gain:.0f}, and {NEAR:.0f} is the least that counts"
+        than = f"higher by only {gain:.1f}, and {NEAR:.0f} is the least that counts"
     else:
         than = f"lower by {-gain:.0f}" if np.isfinite(gain) else "lower"
     without, advice = _them(names), "."

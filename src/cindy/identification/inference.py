@@ -31,6 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cindy._arrays import Floats, Ints
+from cindy._check import counted
 from cindy.findings import Finding
 from cindy.least_squares import LeastSquares
 from cindy.model import Denoised, Model, Path
@@ -405,7 +406,8 @@ def plain_findings(skipped: int, rank: int, terms: int, status: str, *, noisy: b
     """
     findings = []
     if skipped:
-        message = f"{skipped} stretch(es) of data were too short to use and were left out."
+        left_out = "was left out" if skipped == 1 else "were left out"
+        message = f"{counted(skipped, 'piece')} of the data {left_out}, with too few samples to use."
         findings.append(Finding("short-stretches", message, {"count": skipped}))
     if rank < terms:
         message = (

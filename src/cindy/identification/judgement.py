@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
-from cindy._check import counted
+from cindy._check import counted, units_of_time
 from cindy.basis import Basis, listed, pretty
 from cindy.data import Trajectory, excerpt, oddities, some_segments, spread_over
 from cindy.errors import CindyError, NoModelError
@@ -37,7 +37,7 @@ from cindy.model import (
 )
 from cindy.search import NEAR, Found
 from cindy.selection import Supports
-from cindy.states import Distortion, Motion, distorted_rows
+from cindy.states import Distortion, Fitted, Motion, distorted_rows
 
 __all__ = [
     "beside_positions",
@@ -192,15 +192,19 @@ def _not_explained(
         )
     elif poor:
         named = listed([f"{pretty(model.states[j])} (R² = {equations[j]:.2g})" for j in poor])
+        # Rates are hidden states already, and maps have none.
+        hidden = "" if model.hidden or model.rates or model.formulation.discrete else " (try `hidden=1`)"
         yield Finding(
             "not-explained",
             f"These equations do not explain the data: {named}. Do not use them. The basis may lack "
-            "a term, a state may not have been measured, or the samples may be too few or too coarse.",
+            f"a term, a state may not have been measured{hidden}, or the samples may be too few or too "
+            "coarse.",
             {model.states[j]: float(equations[j]) for j in poor},
         )
     elif np.min(compared.explained, initial=1.0) < _LOOKS.low:
         worst = float(np.min(compared.explained))
-        over = f"over {compared.span:.3g} time units" if compared.window else "over the whole length"
+        span = f"{compared.span:.3g} {units_of_time(model.settings.get('time_unit'))}"
+        over = f"over {span}" if compared.window else "over the whole length"
         yield Finding(
             "not-predictive",
             f"Solutions do not follow the data even {over} (R² = {worst:.2g}): "
@@ -373,6 +377,20 @@ class _Fault:
     def interval(self) -> str:
         return f"{abs(self.size):.3g} ± {1.96 * self.error:.1g}"
 
+    def is_small(self, motion: Motion, fitted: Fitted) -> bool:
+        """Whether the column holds: it is linear in the size.
+
+        A fault is none where its 95 % interval reaches a gain or a clock that changes by 100 %, or a delay in
+        which the state moves as far as its spread. Growth that slows down with age, say, belongs to the law.
+        """
+        change = abs(self.size) + 1.96 * self.error
+        if self.distortion.kind == "late":
+            law, j = fitted.law, self.distortion.state
+            points = [record.points(x) for record, x in zip(motion.records, fitted.x, strict=True)]
+            rates = (law.values(np.concatenate(points)) @ law.table(fitted.coef))[:, j]
+            change *= float(np.sqrt(np.mean(rates**2)) / motion.spread[j])
+        return change < 1.0
+
 
 def instrument_fault(motion: Motion, found: Found) -> Finding | None:
     """A finding where a fault of an instrument explains the data better than terms do, or in their place.
@@ -465,6 +483,4 @@ def _faults(motion: Motion, found: Found, measured: Ints) -> list[_Fault]:
             error = float(np.linalg.norm(fit.spread[-1])) / unit
             gain = supports.criterion(supports.fit(own)) - supports.criterion(fit)
             faults.append(_Fault(distortion, float(fit.x[-1]) / unit, error, gain, len(fit.support) - 1))
-    # The columns hold for small drifts. A gain or a clock that would change by 100 % is no fault: growth that
-    # slows down with age, say, belongs to the law.
-    return [fault for fault in faults if fault.distortion.kind == "late" or abs(fault.size) < 1.0]
+    return [fault for fault in faults if fault.is_small(motion, fitted)]

@@ -293,13 +293,20 @@ def _states(model: Equations, trajectory: Trajectory) -> Floats:
 
 
 def _histograms(measured: Floats, simulated: Floats) -> Density:
-    # Where every path blows up, nothing is left of the model, and its density is zero.
-    finite = [values[np.isfinite(values)] for values in (measured, simulated)]
-    ends = [np.quantile(values, [_PATHS.tail, 1 - _PATHS.tail]) for values in finite if len(values)]
-    low, high = np.min(ends), np.max(ends)
+    """Both densities over the range of both, at most three times as wide as that of the data.
+
+    Samples of paths beyond it, or after a blow-up, are missing from the density of the model, so that it
+    integrates to less than one: to zero if nothing is left.
+    """
+    tails = [_PATHS.tail, 1 - _PATHS.tail]
+    seen = measured[np.isfinite(measured)]
+    first, last = np.quantile(seen, tails)
+    near = simulated[np.abs(simulated - (first + last) / 2) <= 1.5 * ((last - first) or np.inf)]
+    low, high = np.quantile(near, tails) if len(near) else (first, last)
+    low, high = min(low, first), max(high, last)
     edges = np.linspace(low, high if high > low else low + 1.0, _PATHS.bins + 1)
     data, model = (
         np.histogram(values, edges, density=True)[0] if len(values) else np.zeros(_PATHS.bins)
-        for values in finite
+        for values in (seen, near)
     )
-    return Density(edges, data, model)
+    return Density(edges, data, model * len(near) / len(simulated))

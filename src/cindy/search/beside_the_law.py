@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
-from cindy.basis import RUN, listed, pretty, term_variables
+from cindy.basis import RUN, equation_label, listed, pretty, term_variables
 from cindy.data import Trajectory
 from cindy.errors import DataError
 from cindy.findings import Finding
@@ -187,11 +187,12 @@ def _noisy_inputs(request: Request, motion: Motion, found: Found) -> tuple[Findi
 
 
 def _noisy(name: str, size: float, change: float, gain: float) -> Finding:
+    percent = float(f"{100 * change:.1g}")
     message = (
         f"The motion does not follow the fastest changes of {pretty(name)}, as if it was measured with "
-        f"noise of standard deviation {size:.2g}. That biases coefficients, here by some "
-        f"{100 * change:.1g} %: give what drives the motion, such as the command in place of its "
-        f"measurement, or smooth {pretty(name)} first. A lagging actuator makes the same."
+        f"noise of standard deviation {size:.2g}. That biases coefficients, here by some {percent:g} %: "
+        "give what drives the motion, such as the command in place of its measurement, or smooth "
+        f"{pretty(name)} first. A lagging actuator makes the same."
     )
     return Finding("noisy-input", message, {"input": name, "noise": size, "change": change, "gain": gain})
 
@@ -337,14 +338,32 @@ class _Freed:
     """Least squares where one coefficient has a value of its own in every run.
 
     place: of that coefficient in the law; values: (runs,) NaN where a run does not have its column
-    shared: (k,) the other coefficients; after: the residual sum of squares; runs: how many have the column
+    sizes: (runs,) of the column, to which the error of a value is in inverse proportion
+    shared: (k,) the other coefficients; after: the residual sum of squares
     """
 
     place: int
     values: Floats
+    sizes: Floats
     shared: Floats
     after: float
-    runs: int
+
+    @property
+    def runs(self) -> int:
+        """How many runs have the column."""
+        return int(np.count_nonzero(self.sizes))
+
+    @property
+    def apart(self) -> tuple[int, int]:
+        """The runs with the lower and the higher value that differ most in units of the error.
+
+        A run in which a state hardly occurs has any value, and a large error.
+        """
+        own = np.flatnonzero(self.sizes)
+        value, error = self.values[own], 1.0 / self.sizes[own]
+        z = np.subtract.outer(value, value) / np.hypot.outer(error, error)
+        high, low = np.unravel_index(np.argmax(z), z.shape)
+        return int(own[low]), int(own[high])
 
     def chance(self, before: float, rows: float) -> float:
         """log p of the F test: the probability that the sum of squares falls as much by chance.
@@ -379,8 +398,9 @@ def runs_apart(motion: Motion, found: Found, data: Sequence[Trajectory]) -> Find
         return None
     best = min(freed, key=lambda coefficient: coefficient.chance(before, count))
     chance = best.chance(before, count / _memory(best, list(rows.values()))) + np.log(len(freed))
-    known = best.values[np.isfinite(best.values)]
-    if chance > np.log(_RUNS.chance) or np.ptp(known) < _RUNS.matters * np.abs(known).max():
+    apart = best.apart
+    least, most = best.values[list(apart)]
+    if chance > np.log(_RUNS.chance) or most - least < _RUNS.matters * max(-least, most):
         return None
     names = [data[run].name for run in rows]
     if not all(names) or len(set(names)) < len(names):
@@ -389,6 +409,7 @@ def runs_apart(motion: Motion, found: Found, data: Sequence[Trajectory]) -> Find
         motion,
         int(fitted.law.support[best.place]),
         dict(zip(names, best.values.tolist(), strict=True)),
+        (names[apart[0]], names[apart[1]]),
         chance / np.log(10.0),
     )
 
@@ -432,7 +453,7 @@ def _freed(triangles: Sequence[Floats], place: int) -> _Freed | None:
         float(unit @ run[:, others] @ weights) / size if size > 0.0 else np.nan
         for run, unit, size in zip(triangles, units, sizes, strict=True)
     ]
-    return _Freed(place, np.array(values), np.insert(coef, place, 0.0), after, int(np.count_nonzero(sizes)))
+    return _Freed(place, np.array(values), np.array(sizes), np.insert(coef, place, 0.0), after)
 
 
 def _memory(freed: _Freed, rows: Sequence[Sequence[Floats]]) -> float:
@@ -448,18 +469,21 @@ def _memory(freed: _Freed, rows: Sequence[Sequence[Floats]]) -> float:
     return max(1.0, *(memory(stretches).time for stretches in left))
 
 
-def _runs_differ(motion: Motion, flat: int, values: dict[str, float], chance: float) -> Finding:
-    """The finding on a coefficient, by its flat index; chance: log10 p."""
-    term, state = (
-        motion.basis.names(motion.variables)[flat // motion.states],
-        motion.variables[flat % motion.states],
-    )
+def _runs_differ(
+    motion: Motion, flat: int, values: dict[str, float], apart: tuple[str, str], chance: float
+) -> Finding:
+    """The finding on a coefficient, by its flat index; apart: two runs that differ; chance: log10 p."""
+    term, place = motion.basis.names(motion.variables)[flat // motion.states], flat % motion.states
+    rates = len(motion.given) > 0
+    # The equation of a rate is that of its position.
+    state = motion.variables[place - motion.states // 2 if rates else place]
+    side = equation_label(state, 2 if rates else motion.records[0].grid.order, not motion.parts)
     known = {name: value for name, value in values.items() if np.isfinite(value)}
-    least, most = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
+    least, most = apart
     named = "the constant" if term == "1" else f"the coefficient of {pretty(term)}"
     message = (
-        f"The runs differ: {named} in the equation of {pretty(state)} lies between {known[least]:.3g} "
-        f'("{least}") and {known[most]:.3g} ("{most}"), where the model has one value for all of them '
+        f"The runs differ: {named} in the equation of {side} is {known[least]:.3g} in "
+        f'"{least}" and {known[most]:.3g} in "{most}", where the model has one value for all of them '
         f"(p < 1e{int(np.ceil(chance))}). Give every run a value of its own with `PerRun`, or identify the "
         "runs one by one."
     )

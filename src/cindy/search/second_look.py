@@ -217,11 +217,10 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
     message = (
         f"The noise of {listed(correlated)} is correlated over up to {memory[motion.measured].max():.3g} "
         "samples, as after a filter, an average or in a drifting sensor. CINDy assumes that the "
-        "equations are exact, and the standard errors account for the correlation. If no instrument does so, "
-        "a term or a state is missing: offer other terms, or try `hidden=1`."
+        "equations are exact, and the standard errors account for the correlation."
     )
     if not doubts:
-        message += f" If the sensor is in order, a term or a state is missing: {_to_offer(motion)}."
+        message += f" If no instrument does so, a term or a state is missing: {_to_offer(motion)}."
     finding = Finding("noise-memory", message, {"states": correlated, "samples": memory.tolist()})
     findings = (*look.findings, finding, *doubts)
     return Look(remembering, other, findings, usual=prices)
@@ -272,8 +271,9 @@ def _doubts(motion: Motion, left: Floats, memory: Floats) -> Iterator[Finding]:
 def _to_offer(motion: Motion) -> str:
     """What may explain a residual that is no noise."""
     # Rates are hidden states already, and maps have none.
-    more = "" if len(motion.given) or not motion.parts else ", or a state that nobody measured, with hidden=1"
-    return f"offer other terms{more}"
+    if len(motion.given) or not motion.parts:
+        return "offer other terms"
+    return "offer other terms, or a state that nobody measured, with `hidden=1`"
 
 
 def _beyond_doubt(options: Options, motion: Motion, doubt: Floats) -> Options:

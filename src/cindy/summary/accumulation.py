@@ -23,7 +23,7 @@ import numpy as np
 import scipy.linalg.lapack
 
 from cindy._arrays import Floats, space_of
-from cindy._check import instance, integer, short
+from cindy._check import counted, instance, integer, short
 from cindy.basis import Basis
 from cindy.data import (
     LOOK,
@@ -253,9 +253,8 @@ class _Gathering:
             self._merge()
         if not self.blocks:
             least = f"{formulation.min_samples} samples that {type(formulation).__name__} needs"
-            short = (
-                f"each of the {self.skipped} stretch(es) without missing values has fewer than the {least}"
-            )
+            pieces = counted(self.skipped, "piece")
+            short = f"each of the {pieces} without missing values has fewer than the {least}"
             raise DataError(
                 f"accumulate: nothing is left: {short if self.skipped else 'no sample has all its values'}. "
                 + ("Give longer trajectories." if self.skipped else "Leave out the states that are missing.")
