@@ -405,7 +405,7 @@ def plain_findings(skipped: int, rank: int, terms: int, status: str, *, noisy: b
     """
     findings = []
     if skipped:
-        message = f"{skipped} stretch(es) of data were too short to use and were left out."
+        message = f"Stretches of data that were too short to use were left out: {skipped}."
         findings.append(Finding("short-stretches", message, {"count": skipped}))
     if rank < terms:
         message = (
