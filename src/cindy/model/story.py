@@ -270,8 +270,8 @@ def models_as_html(
         if k == (chosen or 0):
             rows.append((f"<b>{score:.4g}</b>", f"<b>{model.size}</b>", "<b>chosen</b>"))
         elif k < 3 * _WORDS.most:  # nobody reads a table as long as a page
-            change = escape(difference(reference, model) or "the same terms")
-            rows.append((f"{score:.4g}", str(model.size), change))
+            change = difference(reference, model) or "the same terms"
+            rows.append((f"{score:.4g}", str(model.size), _letters(change)))
     left_out = len(models) + 1 - len(rows)
     if left_out:
         rows.append((f"… {left_out} more", "", ""))
