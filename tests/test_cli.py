@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cindy
-from cindy.cli import texts
+from cindy.cli import screen, texts
 from cindy.cli.app import main
 from cindy.cli.commands import levels
 from cindy.cli.screen import as_typed
@@ -424,25 +424,14 @@ def test_fit_tells_units_of_time_and_hints_at_inputs_where_something_is_wrong(cl
     assert "--inputs" not in err
 
 
-def test_fit_hints_at_inputs_where_a_switched_pump_looks_like_random_kicks(cli, tmp_path):
-    t = 2.0 * np.arange(300)
-    pump = np.where((t // 120) % 2 == 0, 3.0, 1.5)
-    tanks = [[10.0, 5.0]]
-    for u in pump[:-1]:
-        upper, lower = tanks[-1]
-        for _ in range(20):
-            upper, lower = (
-                upper + 0.1 * (0.5 * u - 0.02 * upper),
-                lower + 0.1 * (0.02 * upper - 0.015 * lower),
-            )
-        tanks.append([upper, lower])
-    noisy = tanks + 0.15 * np.random.default_rng(5).standard_normal((300, 2))
-    rows = [f"{a:g},{b:.2f},{c:.2f},{u:g}" for a, (b, c), u in zip(t, noisy, pump, strict=True)]
-    (tmp_path / "tanks.csv").write_text("\n".join(["t,upper,lower,pump", *rows]))
-    _, out, err = cli("fit", "tanks.csv")
-    assert "No warnings." in out
-    assert "Random kicks drive" in err
-    assert "Name those that are set from outside, such as a heater, with --inputs" in " ".join(err.split())
+def test_random_kicks_bring_the_hint_at_inputs_without_any_warning(capsys):
+    calm = Model([[0.0], [-1.0]], cindy.Polynomial(1), ("pump",))
+    kicked = replace(calm, findings=(Finding("random-forcing", "Random kicks drive pump.", {}),))
+    for model, hinted in ((calm, False), (kicked, True)):
+        screen.show_model(model, hint="Name the inputs.")
+        shown = capsys.readouterr()
+        assert "No warnings." in shown.out
+        assert ("Hint: Name the inputs." in shown.err) is hinted
 
 
 # ── fit and demo ──

@@ -119,7 +119,7 @@ def show_model(model: Model, warnings: Sequence[str] = (), hint: str = "") -> No
     show_warnings(sentences)
     if not sentences:
         plain("No warnings.")
-    # An input that is switched looks like a state with random kicks.
+    # A switched input that was taken for a state looks like random kicks.
     if hint and (sentences or leaves_motion(model.findings)):
         _say("Hint: ", "bold", hint)
     for finding in model.findings:
