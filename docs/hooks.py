@@ -35,7 +35,7 @@ FORMULA = re.compile(
 SHORT_CELL = re.compile(
     r"<td((?: style=\"[^\"]*\")?)>([^<,]{1,12}|<code>[^<]{1,12}</code>)</td>"
 )
-INLINE_CODE = re.compile(r"(?<!</span>)<code>([^<]*--[^<]*)</code>")
+INLINE_CODE = re.compile(r"(?<!</span>)<code>([^<]*(?<![^\s])--?\w[^<]*)</code>")
 TABLE = re.compile(r"<table>\n<thead>.*?</table>", re.DOTALL)
 FIRST_IS_CODE = re.compile(r"<td[^>]*>(?:<(?:a|autoref)\b[^>]*>)?<code>")
 
@@ -136,8 +136,8 @@ def on_page_content(content: str, **_: Any) -> str:
 
 
 def _with_whole_options(code: re.Match[str]) -> str:
-    """Code in a sentence whose options, such as --inputs, are not broken behind their hyphens."""
-    options = re.sub(r"(--[\w-]+)", r'<span class="short">\1</span>', code[1])
+    """Code in a sentence whose options, such as --inputs and -m, are not broken behind their hyphens."""
+    options = re.sub(r"(?<!\S)(--?\w[\w-]*)", r'<span class="short">\1</span>', code[1])
     return f"<code>{options}</code>"
 
 

@@ -37,7 +37,8 @@ PAGES = {
 """Page: (title, names of `cindy.__all__`)."""
 EXTRAS = {
     "solver": (
-        "conditional_gradient Region oracle_for basis_pursuit SampledRows DeviceRows",
+        "conditional_gradient Result Status gap_at Region smallest_radius contradictory Oracle oracle_for Atom "
+        "Correction basis_pursuit Pursuit SampledRows DeviceRows",
         "cindy.solver",
     ),
     "sklearn": ("CINDy ConditionalGradientRegressor", "cindy.sklearn"),

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cindy
-from cindy.cli import texts
+from cindy.cli import screen, texts
 from cindy.cli.app import main
 from cindy.cli.commands import levels
 from cindy.cli.screen import as_typed
@@ -434,6 +434,16 @@ def test_fit_tells_units_of_time_and_hints_at_inputs_where_something_is_wrong(cl
     assert "--inputs" in err
     _, _, err = cli("fit", "oven.csv", "--basis", "poly:1", "--inputs", "u", "--hold", "zero")
     assert "--inputs" not in err
+
+
+def test_random_kicks_bring_the_hint_at_inputs_without_any_warning(capsys):
+    calm = Model([[0.0], [-1.0]], cindy.Polynomial(1), ("pump",))
+    kicked = replace(calm, findings=(Finding("random-forcing", "Random kicks drive pump.", {}),))
+    for model, hinted in ((calm, False), (kicked, True)):
+        screen.show_model(model, hint="Name the inputs.")
+        shown = capsys.readouterr()
+        assert "No warnings." in shown.out
+        assert ("Hint: Name the inputs." in shown.err) is hinted
 
 
 # ── fit and demo ──

@@ -1,5 +1,6 @@
 """States that nobody measured."""
 
+import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -62,6 +63,14 @@ def test_what_is_hidden_is_told_and_has_no_noise(model, positions):
     [first, _] = model.smoothed
     assert first.states == ("q", "v")
     assert np.abs(first.x - truth).max() < 0.02
+
+
+def test_the_summary_gives_the_noise_of_measured_states_and_the_page_the_same_r2(model, positions):
+    text = " ".join(model.summary().split())
+    assert f"noise q {model.noise[0]:.2g} (standard deviation)" in text
+    shown = re.sub("<[^>]+>", " ", cindy.report.render(model, positions))
+    r2 = re.search(r"R² of equations (\S+)", text)[1]
+    assert f"R² of the equations {r2} " in " ".join(shown.split())
 
 
 def test_solutions_start_from_all_states(model, tmp_path):

@@ -56,10 +56,10 @@ def test_summands_that_no_library_has_become_terms_of_the_known_equation_alone(p
 @pytest.mark.parametrize(
     ("basis", "known", "message"),
     [
-        ({"q": Polynomial(1)}, None, "no library for v"),
+        ({"q": Polynomial(1)}, None, "no terms for v"),
         ({"z": Polynomial(1)}, None, 'the state "z"'),
         ({"q": 3, "v": Polynomial(1)}, None, 'the library of "q" must be a basis'),
-        ({}, None, "holds no library"),
+        ({}, None, "`basis` is empty"),
         (ANGLE, {"w": "v"}, 'the state "w"'),
         (ANGLE, {"q": "speed"}, "no variable"),
         (ANGLE, {"q": "v v"}, "cannot be read"),

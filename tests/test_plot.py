@@ -12,6 +12,7 @@ mpl.use("Agg")
 
 from matplotlib import pyplot
 
+import cindy
 from cindy import plot
 from cindy.basis import Custom, PerRun, Polynomial
 from cindy.basis.term import axis_label, equation_label, pretty
@@ -313,3 +314,14 @@ def test_long_names_leave_room_for_the_squares():
         warnings.simplefilter("error")
         ax.figure.canvas.draw()
     pyplot.close(ax.figure)
+
+
+def test_the_axis_of_time_has_the_unit_of_the_data_unless_another_is_given(tmp_path):
+    t = np.arange(0, 5, 0.1)
+    lines = [f"{time:.1f},{np.exp(-time):.6f}" for time in t]
+    (tmp_path / "decay.csv").write_text("\n".join(["time [h],x", *lines]), encoding="utf-8")
+    data = cindy.read(tmp_path / "decay.csv")
+    model = cindy.identify(data, "poly:1")
+    assert data[0].plot().get_xlabel() == "t (h)"
+    assert plot.residuals(model, data).get_xlabel() == "t (h)"
+    assert plot.trajectories(data, model, units={"t": "hours"}).get_xlabel() == "t (hours)"

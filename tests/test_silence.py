@@ -400,6 +400,12 @@ def test_a_notebook_shows_the_chosen_model_among_the_first_fifteen():
         assert f"… {20 + 2 - rows} more" in html
 
 
+def test_compared_models_of_a_notebook_are_written_in_letters():
+    small = Model([[0.0], [-1.0], [0.0]], cindy.Polynomial(2), ("x_1",))
+    large = small.with_coef({("x_1", "x_1^2"): 0.5})
+    assert "+ x₁² in x₁′" in models_as_html([small, large], [0.0, 3.0], 0, "score")
+
+
 def test_equations_of_a_notebook_can_be_read_where_their_marks_are_removed():
     model = Model(
         [[0.0], [-2.5e-5], [1.0]], cindy.Polynomial(2), ("hare_1",), coef_error=[[0.0], [1e-6], [0.1]]

@@ -1,6 +1,6 @@
 """Checks of arguments that come from users: arrays, numbers, names and paths."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
@@ -195,6 +195,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def _factors(name: str) -> list[str]:
     """The sorted factors of a term, whatever the notation of its powers and products."""
     return sorted(name.lower().replace("**", "^").replace("*", " ").split())
+
+
+def all_units(units: Mapping[str, str] | None, unit: object) -> dict[str, str]:
+    """Units by name for the labels of axes; the time has the unit of the data unless another is given."""
+    return {**({"t": units_of_time(unit)} if unit else {}), **(units or {})}
 
 
 def counted(number: int, noun: str) -> str:

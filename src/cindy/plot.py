@@ -1,6 +1,6 @@
 """Figures for papers and notebooks: each takes `ax` (None makes one) and returns it.
 
-units: unit by name, of states, inputs and of "t", as {"x": "mm", "t": "s"}, for the labels of the axes
+units: unit by name, of states, inputs and of "t" (by default that of the data), as {"x": "mm", "t": "s"}
 """
 
 from collections.abc import Callable, Mapping, Sequence, Sized
@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from cindy._arrays import Floats
-from cindy._check import did_you_mean, flag, instance, integer, numbers, positive, unique_names
+from cindy._check import all_units, did_you_mean, flag, instance, integer, numbers, positive, unique_names
 from cindy.basis import axis_label, equation_label, pretty
 from cindy.data import Field, as_trajectories
 from cindy.errors import DataError
@@ -135,7 +135,7 @@ def trajectories(
     # The axis of several states has a unit if all of them share it.
     same = {(units or {}).get(name, "") for name in names}
     unit = f" ({next(iter(same))})" if len(same) == 1 and same != {""} else ""
-    ax.set_xlabel(axis_label("t", units))
+    ax.set_xlabel(axis_label("t", all_units(units, runs[0].time_unit)))
     ax.set_ylabel(axis_label(names[0], units) if len(names) == 1 else _along_axis(names) + unit)
     return ax
 
@@ -391,7 +391,7 @@ def residuals(
     rates = model.formulation.differentiates
     left = [equation_label(name, model.order) if rates else pretty(name) for name in names]
     unit = (units or {}).get(names[0], "") if len(names) == 1 and not rates else ""
-    ax.set_xlabel(axis_label("t", units))
+    ax.set_xlabel(axis_label("t", all_units(units, model.settings.get("time_unit"))))
     ax.set_ylabel(f"residual of {_along_axis(left)}" + (f" ({unit})" if unit else ""))
     return ax
 

@@ -314,6 +314,18 @@ def test_long_names_of_states_do_not_make_the_page_wider_than_a_phone(driver, tm
     assert driver.execute_script("return document.documentElement.scrollWidth - innerWidth") <= 0
 
 
+def test_equations_with_long_names_fit_a_phone_and_their_noise_fits_paper(driver, tmp_path):
+    _, data = hunters()
+    named = cindy.Trajectory(data[0].t, data[0].x, ("population", "temperature"))
+    cindy.report.write(cindy.identify(named, cindy.Polynomial(2)), named, tmp_path / "words.html")
+    look(driver, tmp_path / "words.html", "phone")
+    cut = "return [...document.querySelectorAll(arguments[0])].map(e => e.scrollWidth - e.clientWidth)"
+    assert max(driver.execute_script(cut, ".equations")) <= 0
+    look(driver, tmp_path / "words.html", "wide")
+    driver.execute_script("dispatchEvent(new Event('beforeprint'))")
+    assert driver.execute_script(cut, "#trust .scroll") == [0]
+
+
 def test_a_term_added_in_the_explorer_gives_the_coefficients_of_identify_on_that_support(driver, identified):
     model, _, path = identified
     look(driver, path, changes=False)

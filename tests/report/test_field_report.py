@@ -46,6 +46,14 @@ def test_the_page_says_what_there_is_to_say_of_fields(carried):
     assert drawn["residuals"] == []
 
 
+def test_the_page_says_which_terms_text_and_latex_write_in_another_way():
+    field = waves()
+    form = cindy.identify(field, cindy.Derivatives(2, 2))
+    model = form.with_coef({("u", "u_x"): 0.0, ("u", "(u^2)_x"): -0.5, ("u", "u_xx"): 0.1})
+    assert str(model) == "u_t = -1 u u_x + 0.1 u_xx"
+    assert "Text and LaTeX write (u²) x as 2 u u x ." in read(render(model, field))[1]
+
+
 def test_the_page_maps_where_a_law_leaves_more_than_noise():
     x, t = 2 * np.pi * np.arange(64) / 64, np.linspace(0, 2, 61)
     bump = np.exp(-(((x[:, None] - 4.0) / 0.5) ** 2)) * np.sin(4 * t)

@@ -200,12 +200,33 @@ def test_the_page_and_the_summary_state_the_same_r2(passes):
     assert "checked on 2 of 5 runs" in text
 
 
+def test_digits_in_parentheses_are_explained_by_a_number_of_the_page(page):
+    _, text = read(page)
+    told = re.search(
+        r"in units of the last digit: (\S+)\((\d)\) means (\S+) with a standard error of 0\.0+(\d)", text
+    )
+    assert told[1] == told[3]
+    assert told[2] == told[4]
+    assert f"{told[1]} ({told[2]})" in text
+
+
+def test_lengths_of_time_on_the_page_are_those_of_the_summary():
+    [run] = lotka_volterra().simulate(seed=3, trajectories=1, points=300, noise=0.02)
+    slow = replace(run, t=1000 * run.t)
+    model = cindy.identify(slow, "poly:2")
+    span = re.search(r"over up to ([\d,]+ time units)", " ".join(model.summary().split()))[1]
+    assert f"simulation over up to {span}" in read(render(model, slow))[1]
+
+
 def test_the_residual_under_the_slider_is_the_one_of_the_certificate(page):
     _, text = read(page)
     path = numbers(page)["path"]
     residual = " ".join(path["left"][path["chosen"]].split())
     assert residual.endswith(" %")
-    assert f"Residual: {residual} of the squares of the data stay unexplained by these 4 terms" in text
+    assert (
+        f"Residual: {residual} of the squares of the data stay unexplained by these equations (4 terms)"
+        in text
+    )
     assert 'href="#path"' in page
 
 

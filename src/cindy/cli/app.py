@@ -186,7 +186,7 @@ def show(
     sbml: Annotated[bool, typer.Option("--sbml", help="Print SBML.")] = False,
     casadi: Annotated[bool, typer.Option("--casadi", help="Print the CasADi function.")] = False,
 ) -> None:
-    """Show a model: its equations, its path and how sure it is; or as source for something else."""
+    """Show the equations of a model, how sure they are and what was compared; or write them as code."""
     from cindy.cli import screen
 
     flags = {"near": near, "latex": latex, "sympy": sympy, "python": python, "c": c, "julia": julia}
@@ -211,13 +211,15 @@ def show(
 @app.command(epilog="Example:\n\ncindy report model.json data.csv --by run --out report.html")
 def report(
     model: Annotated[Path, typer.Argument(help="A model that fit has written.")],
-    data: Annotated[list[str], typer.Argument(help="The files that it is compared with.")],
+    data: Annotated[
+        list[str], typer.Argument(help="The data to compare it with: the files that were fitted, or others.")
+    ],
     time: Annotated[str | None, typer.Option(help="Column of the time.")] = None,
     by: Annotated[str | None, typer.Option(help="Column that separates trajectories.")] = None,
-    periodic: Annotated[str | None, typer.Option(help='Of fields, the axes that repeat, as "x,y".')] = None,
+    periodic: Annotated[str | None, typer.Option(help='Periodic axes of a field, as "x,y".')] = None,
     out: Annotated[Path, typer.Option(help="Where to write the page (HTML).")] = Path("report.html"),
 ) -> None:
-    """Write the report of a saved model on data, its own or new ones."""
+    """Write the report of a saved model on its own data or on new data."""
     from cindy.cli import screen
     from cindy.cli.commands import fields_of
     from cindy.model import unmeasured
@@ -256,7 +258,7 @@ def export(
         typer.Argument(help="What to write, by its ending: .fmu, .casadi, .mo, .jl, .c, .py, .tex, .xml."),
     ],
     x0: Annotated[
-        str | None, typer.Option(help='Start of an .fmu, .mo or .xml, as "1,0,25" or "x=1,y=0,z=25".')
+        str | None, typer.Option(help='Initial state in an .fmu, .mo or .xml, as "1,0,25" or "x=1,y=0,z=25".')
     ] = None,
 ) -> None:
     """Write a model for another program: FMU, CasADi, Modelica, Julia, C, Python, LaTeX or SBML."""
@@ -289,17 +291,19 @@ def simulate(
     model: Annotated[Path, typer.Argument(help="A model that fit has written.")],
     x0: Annotated[
         str,
-        typer.Option(help='Where to start, as "1,0,25" or "x=1,y=0,z=25"; of fields, a file (.nc, .npz).'),
+        typer.Option(help='Initial state, as "1,0,25" or "x=1,y=0,z=25"; for fields a file (.nc, .npz).'),
     ],
     t: Annotated[str | None, typer.Option(help='Times, as "start:stop:step".')] = None,
-    v0: Annotated[str | None, typer.Option(help="Velocities to start with, for order 2.")] = None,
+    v0: Annotated[str | None, typer.Option(help="Initial velocities, for equations of order 2.")] = None,
     inputs: Annotated[Path | None, typer.Option(help="File of the inputs over time.")] = None,
     time: Annotated[str | None, typer.Option(help="Column of the time in that file.")] = None,
     hold: Annotated[
         str | None,
-        typer.Option(help="Inputs between samples: zero, linear or band (default: as in the data fitted)."),
+        typer.Option(
+            help="What inputs do between samples: zero, linear or band (default: as when it was fitted)."
+        ),
     ] = None,
-    periodic: Annotated[str | None, typer.Option(help='Of fields, the axes that repeat, as "x,y".')] = None,
+    periodic: Annotated[str | None, typer.Option(help='Periodic axes of a field, as "x,y".')] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where to write (csv; npz for fields). (default: the screen)")
     ] = None,
@@ -336,7 +340,9 @@ def simulate(
 
 @app.command()
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="The study, as kuramoto5, fput10 or michaelis; or all.")],
+    experiment: Annotated[
+        str, typer.Argument(help="The experiment: kuramoto5, fput10, michaelis, …, or all.")
+    ],
     repetitions: Annotated[int | None, typer.Option(help="How often each cell is repeated.")] = None,
     noise: Annotated[str | None, typer.Option(help='Noise levels, as "1e-8:1e-2:13".')] = None,
     out: Annotated[
@@ -346,7 +352,7 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in minutes.")] = False,
     processes: Annotated[int, typer.Option(help="How many processes share the work.")] = 2,
     method: Annotated[
-        list[str] | None, typer.Option(help="A method, as states or sindy; repeatable. (default: all)")
+        list[str] | None, typer.Option(help="A method, as states or sindy. May be repeated. (default: all)")
     ] = None,
 ) -> None:
     """Repeat an experiment of the paper; what an earlier run has finished is kept."""

@@ -28,6 +28,7 @@ from rich.text import Text
 
 from cindy._check import units_of_time
 from cindy.cli.settings import FitSettings
+from cindy.findings import leaves_motion
 from cindy.model import definitions, difference, facts
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
 def show_model(model: Model, warnings: Sequence[str] = (), hint: str = "") -> None:
     """Print the equations, the facts about them, the path, and last the warnings and notes.
 
-    warnings: further ones, of the run itself; hint: printed after warnings
+    warnings: further ones, of the run itself; hint: printed after warnings, and where random kicks
+        drive a state
     """
     _show_equations(model)
     _show_facts(model)
@@ -117,7 +119,8 @@ def show_model(model: Model, warnings: Sequence[str] = (), hint: str = "") -> No
     show_warnings(sentences)
     if not sentences:
         plain("No warnings.")
-    elif hint:
+    # A switched input that was taken for a state looks like random kicks.
+    if hint and (sentences or leaves_motion(model.findings)):
         _say("Hint: ", "bold", hint)
     for finding in model.findings:
         if finding.note:

@@ -38,12 +38,14 @@ class FitSettings:
 
     data: list[str] = field(default_factory=list)
     time: str | None = _data("Column of the time (default: the one called t, time, year or date).")
-    dt: float | None = _data("Step between the rows, where no column holds the time.")
+    dt: float | None = _data("Time between two rows, if no column holds the time.")
     by: str | None = _data("Column that separates trajectories.")
     states: str | None = _data('Columns of the states, as "x,y" (default: all others).')
     inputs: str | None = _data('Columns of known inputs, as "u".')
-    hold: str | None = _data("Inputs between samples: zero (held), linear or band (default: linear).")
-    periodic: str | None = _data('Of fields, the axes that repeat, as "x,y".')
+    hold: str | None = _data(
+        "What inputs do between samples: zero (held), linear or band (band-limited; default: linear)."
+    )
+    periodic: str | None = _data('Periodic axes of a field, as "x,y".')
     basis: str = _terms(
         '"poly:3", "pde:3,4" (degree, order), "trig:2@x,y", "fourier:1,2", joined by + and *.', "poly:2"
     )
@@ -56,8 +58,8 @@ class FitSettings:
         "integral",
     )
     order: int | None = _terms("1 for x' = F, 2 for x'' = F.")
-    window: int | None = _terms("Samples in a window; 0: whole trajectories.")
-    initial: str | None = _terms('Initial states: "free" or "first".')
+    window: int | None = _terms("Samples that share one initial state; 0: whole trajectories.")
+    initial: str | None = _terms('Initial states: "free" (estimated) or "first" (the first sample).')
     hidden: str | None = _terms(
         'States that nobody measured: how many, their names as "w,v", "auto", or a first guess "w=x\' + x".'
     )
@@ -69,22 +71,30 @@ class FitSettings:
     bound: list[str] = _physics('A bound, as "x:y>=0" or "0<=x:y<=3".', many=True)
     tie: list[str] = _physics('Equal or proportional coefficients, as "x:y = -1 y:x".', many=True)
     linear: list[str] = _physics('Any linear constraint, as "x:y + 2 y:x <= 3".', many=True)
-    energy: list[str] = _physics('States whose energy quadratic terms preserve: "x,y,z" or "all".', many=True)
+    energy: list[str] = _physics(
+        'States whose energy the quadratic terms preserve, as "x,y,z" or "all".', many=True
+    )
     selection: str | None = _search(
-        "significance:0.05, cv:5, bic, gap:1e-6, discrepancy or terms:7 (default: significance:0.05)."
+        "Rule that selects the terms: significance:0.05, cv:5, bic, gap:1e-6, discrepancy or terms:7 "
+        "(default: significance:0.05)."
     )
     correction: str | None = _search(
-        "Of the solver: direct, blended, fully-corrective or plain (default: direct)."
+        "What the solver does after each new term: direct, blended, fully-corrective or plain "
+        "(default: direct)."
     )
-    weights: str | None = _search("adaptive or uniform (default: adaptive).")
-    radius: float | None = _search("Radius of the region, in scaled units (default: from the data).")
-    tol: float | None = _search("Gap to reach, relative to the loss of no model (default: 1e-6).")
+    weights: str | None = _search(
+        "Weights of the coefficients in the l1 ball: adaptive or uniform (default: adaptive)."
+    )
+    radius: float | None = _search("Radius of the l1 ball, in scaled units (default: from the data).")
+    tol: float | None = _search(
+        "Gap at which the solver stops, relative to the loss without any term (default: 1e-6)."
+    )
     seed: int | None = _search("Seed of random numbers (default: 0).")
     passes: int | None = _search(
-        "1: never denoise the states; 2: always (default: unless it takes very long)."
+        "1: never denoise the states; 2: always (default: denoise them unless that takes very long)."
     )
     least: str | None = _search(
-        "best: a model even where none is better than chance, marked so (default: significant)."
+        "best: return a model, with a warning, even if none is better than chance (default: significant)."
     )
     out: str | None = _written("Where to write the model (JSON).")
     report: str | None = _written("Where to write the report (HTML).")

@@ -14,7 +14,7 @@ from cindy.export.markup import (
     to_latex,
     with_symbols,
 )
-from cindy.export.sides import RightHandSides, format_value, to_casadi, to_sympy, to_text
+from cindy.export.sides import RightHandSides, format_value, shorter, to_casadi, to_sympy, to_text
 
 __all__ = [
     "RightHandSides",
@@ -22,6 +22,7 @@ __all__ = [
     "differential",
     "format_value",
     "left_sides",
+    "shorter",
     "summand",
     "term_markup",
     "to_c",

@@ -88,7 +88,7 @@ class RightHandSides:
     def summands(self, equation: int) -> Iterator[tuple[float, float, Term]]:
         """(coefficient, error, term) of the summands of one equation."""
         for i in np.flatnonzero(self.coef[:, equation]):
-            times, term = _shorter(self.terms[int(i)])
+            times, term = shorter(self.terms[int(i)])
             error = np.nan if self.errors is None else float(self.errors[i, equation])
             yield times * float(self.coef[i, equation]), times * error, term
 
@@ -104,7 +104,7 @@ class RightHandSides:
         return tuple(dict.fromkeys(axis for term in self.terms for f in term for axis in f.by))
 
 
-def _shorter(term: Term) -> tuple[float, Term]:
+def shorter(term: Term) -> tuple[float, Term]:
     """2 and u u_x for (u^2)_x, which is longer to read; 1 and the term itself for others."""
     whole = term[0] if len(term) == 1 and term[0].power == 1 else None
     if whole is not None and whole.kind == "derivative" and len(whole.by) == 1 and len(whole.of) == 1:

@@ -317,11 +317,11 @@ class Discrete(Formulation):
 
 @dataclass(frozen=True)
 class Weak(Formulation):
-    """∫ φ ∂_t^r u = Σ ξ_k ∫ φ D^{a_k} g_k(u) with smooth test functions φ of compact support.
+    """Equations of fields, integrated against smooth test functions φ of compact support.
 
-    Integration by parts moves derivatives to φ, so that no derivative of the data is needed. Hermite
-    polynomials remove the bias of noise from powers, and the matrix that noise adds to the Gram matrix is
-    subtracted (`Summary.spurious`).
+    The rows are ∫ φ ∂_t^r u = Σ ξ_k ∫ φ D^{a_k} g_k(u). Integration by parts moves derivatives to φ, so that
+    no derivative of the data is needed. Hermite polynomials remove the bias of noise from powers, and the
+    matrix that noise adds to the Gram matrix is subtracted (`Summary.spurious`).
 
     order: of the derivative by time
     time: "weak": test functions in time too; "integral": integrals from a free initial state, which use the

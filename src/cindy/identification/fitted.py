@@ -28,7 +28,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from cindy._arrays import Floats, Ints
-from cindy.basis import RUN
+from cindy.basis import RUN, listed
 from cindy.errors import NoModelError
 from cindy.findings import Finding, has_finding
 from cindy.identification.inference import LastPass, not_significant, plain_findings, shown_by_errors
@@ -242,7 +242,7 @@ def _findings(look: Look, found: Found, model: Model, skipped: int) -> tuple[Fin
     if large.any() and not has_finding(look.findings, "smooth-residual"):
         names = [name for name, unexplained in zip(model.states, large, strict=True) if unexplained]
         message = (
-            f"The equations of {', '.join(names)} leave more than noise unexplained (see `model_error`): "
+            f"The equations of {listed(names)} leave more than noise unexplained (see `model_error`): "
             "a term may be missing."
         )
         findings.append(Finding("unexplained-motion", message, {"states": names}))

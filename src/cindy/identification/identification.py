@@ -90,17 +90,17 @@ def identify(
     formulation: Integral() by default; Differential(), Discrete(); Weak() for fields
     constraints: known physics, by name: fix, bound, tie, conserve, exchange, linear
     selection: the rule that decides which terms are kept; Significance() by default
-    correction: what the solver does between oracle calls; Direct() by default, with a leap for large problems
-    weights, radius: of the l1 ball, in scaled units; by default Adaptive() and twice that of least squares
-    tol: the solver stops below this Frank-Wolfe gap, relative to the loss of the zero model
-    callback: receives each Step of the solver and may return False to stop it; seed: of random draws
-    blocks, processes, executor, device: as in `accumulate`
+    correction: what the solver does after each new term; Direct() by default, with a leap for large problems
+    weights, radius: of the l1 ball in scaled units; by default Adaptive(), and twice that of least squares
+    tol, max_iter: the solver stops below this gap, relative to the loss of no model, or after so many steps
+    callback: receives each Step of the solver and may return False to stop it
+    blocks, processes, executor, device: as in `accumulate`; seed: of random draws
     progress: called with (done, of, stage); stages are "data" (samples), "search" (models), "comparison"
     passes: None: denoise the states if the problem is small enough; 1: never; 2: always
     known: formulas of equations that are known, by state: {"q": "v"}
     hidden: unmeasured states: how many, their names, "auto", or formulas of their first values
     observe: what columns measure, {"total": "S + ES"}; {"speed": "mean(v, 0.4)"}: over the last 0.4
-    least: "best" returns a model even if none is better than chance, with the finding `not-significant`
+    least: "best" returns a model with the finding `not-significant` where otherwise NoModelError is raised
 
     >>> import cindy
     >>> t = np.linspace(0, 10, 300)
@@ -438,7 +438,7 @@ def _with_limits(
         )
         findings.append(Finding("not-denoised", message, {"coefficients": model.coef.size}))
     if device is not None and model.denoised:
-        message = "The states were fitted by the processor: `device` serves one pass only (passes=1)."
+        message = "The states were denoised on the processor: `device` is used with passes=1 only."
         findings.append(Finding("device-unused", message))
     if source.whole is None and any(at_samples(c) for c in constraints):
         message = f"A conservation law with a tolerance was imposed at {_SOME:,} samples, not at all of them."

@@ -435,15 +435,15 @@ def _finding_on(motion: Motion, fault: _Fault, fewer: int) -> Finding:
         message = (
             f"The clock seems to change its rate by {fault.interval} of it along a run: the motion becomes "
             f"{'faster' if fault.size > 0.0 else 'slower'} in all states alike. {better} Correct the time "
-            "stamps if that may be so; else something that changes with time speeds up the law."
+            "stamps if that may be so; otherwise something that changes with time has the same effect."
         )
         return Finding("drifting-clock", message, {"change": fault.size, **values})
     name = motion.variables[fault.distortion.state]
     if fault.distortion.kind == "gain":
         message = (
             f'The gain of "{name}" seems to {"rise" if fault.size > 0.0 else "fall"} by {fault.interval} of '
-            f"it along a run. {better} Calibrate the channel if that may be so; else a coefficient changes "
-            "with time."
+            f"it along a run. {better} Calibrate the channel if that may be so; otherwise a coefficient "
+            "changes with time."
         )
         return Finding("drifting-gain", message, {"state": name, "change": fault.size, **values})
     message = (

@@ -78,9 +78,10 @@ def solve(
     callback: Callable[[Step], bool | None] | None = None,
     least: str = "significant",
 ) -> Model:
-    """The model that a rule picks for a problem, with the certificate of the solver's run.
+    """The model that a selection rule picks for a problem, with the certificate of the solver's run.
 
-    least: "best": where the rule keeps no term, the most important one alone, marked by a finding
+    correction, selection, tol, max_iter, callback: as in `identify`
+    least: "best" returns the most important term alone, with a finding, where the rule keeps no term
 
     >>> import numpy as np
     >>> import cindy

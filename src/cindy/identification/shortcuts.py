@@ -341,7 +341,7 @@ class Equations:
             return cls(basis, {}, dict(known or {}))
         own = {state: _library(state, part) for state, part in basis.items()}
         if not own:
-            raise DataError("identify: `basis` holds no library. Give one for each state.")
+            raise DataError("identify: `basis` is empty. Give a basis for each state.")
         return cls(None, own, dict(known or {}))
 
     @property
@@ -359,7 +359,7 @@ class Equations:
         """Refuse libraries and known equations for fields, whose equations share one library."""
         if self.own or self.known:
             raise DataError(
-                "identify: a library for each equation and known equations are for trajectories, and these "
+                "identify: a basis for each equation and known equations are for trajectories, and these "
                 "data are fields. Give one basis, and constraints such as fix(state, term, value)."
             )
 
@@ -408,7 +408,7 @@ class Equations:
         missing = [s for s in states if self.own and s not in self.own and s not in self.known]
         if missing:
             raise DataError(
-                f"identify: `basis` has no library for {', '.join(missing)}. Give one for each state, "
+                f"identify: `basis` has no terms for {', '.join(missing)}. Give a basis for each state, "
                 "or its equation in `known`."
             )
 
@@ -492,7 +492,7 @@ def _multiple_of_term(
                 return name, float(f"{ratio.mean():.12g}")
     if constant is not None:
         raise DataError(
-            f"identify: the known equation of {state} has the constant {text}, but no library has the term "
+            f"identify: the known equation of {state} has the constant {text}, but no basis has the term "
             '"1". Add a basis that has it, such as Polynomial(1).'
         )
     return None

@@ -27,7 +27,15 @@ from cindy.model.model_file import load
 from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, fine_curve, solutions
 from cindy.model.spectral import Spectral, Summand, spectral_solution
-from cindy.model.story import definitions, determination, difference, equation_labels, facts, named_term
+from cindy.model.story import (
+    definitions,
+    determination,
+    difference,
+    equation_labels,
+    facts,
+    length_of_time,
+    named_term,
+)
 
 __all__ = [
     "Comparison",
@@ -60,6 +68,7 @@ __all__ = [
     "facts",
     "fine_curve",
     "inside_domain",
+    "length_of_time",
     "load",
     "matched",
     "matched_fields",

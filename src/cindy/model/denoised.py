@@ -105,18 +105,33 @@ class Denoised:
 
     def states_of(self, part: Trajectory) -> Floats | None:
         """The states of a trajectory, or of some samples of one; None if it is not among the data."""
+        own = self._own(part)
+        return None if own is None else self.states[own[0]][own[1]]
+
+    def with_hidden(self, part: Trajectory) -> Trajectory | None:
+        """A trajectory without hidden states, with those of the data to which it belongs; None if to none."""
+        own = self._own(part)
+        if own is None:
+            return None
+        whole = self.measured[own[0]]
+        hidden = whole.x[own[1], len(part.states) :]
+        return replace(part, x=np.hstack([part.x, hidden]), states=whole.states)
+
+    def _own(self, part: Trajectory) -> tuple[int, Ints] | None:
+        """(number, samples) of the trajectory to which a part belongs, which may lack its hidden states."""
         # Most parts begin where a trajectory begins, which a dictionary finds at once. Its keys are bytes,
         # because NaN does not equal itself.
         first = self._beginnings.get((float(part.t[0]), part.x[0].tobytes()))
         numbers = range(min(len(self.measured), _MOST_SEARCHED)) if first is None else [first]
+        width = len(part.states)
         for number in numbers:
             whole = self.measured[number]
             places = np.minimum(np.searchsorted(whole.t, part.t), len(whole) - 1)
-            same = whole.states == part.states and np.array_equal(whole.t[places], part.t)
+            same = whole.states[:width] == part.states and np.array_equal(whole.t[places], part.t)
             # Missing values may have been filled in with denoised states.
-            agree = same and np.all((whole.x[places] == part.x) | np.isnan(whole.x[places]))
-            if agree and number in self.states:
-                return self.states[number][places]
+            x = whole.x[places, :width]
+            if same and np.all((x == part.x) | np.isnan(x)) and number in self.states:
+                return number, places
         return None
 
     def equation(self, j: int, coef: Floats) -> EquationRows:
@@ -272,6 +287,11 @@ def _with_hidden_states(model: Equations, data: Sequence[Trajectory]) -> list[Tr
     hidden = model.hidden
     if not hidden or data[0].states != tuple(s for s in model.states if s not in hidden):
         return list(data)
+    if model.fitted is not None:
+        own = [model.fitted.with_hidden(run) for run in data]
+        in_memory = [run for run in own if run is not None]
+        if len(in_memory) == len(data):
+            return in_memory
     rough = [_with_first_values(model, run) for run in data]
     solved = _solved(model, rough, unseen=len(hidden))
     if solved is None:

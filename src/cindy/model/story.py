@@ -95,8 +95,7 @@ def _explained(model: Equations) -> Iterator[tuple[str, str]]:
     if not {"equations", "solutions", "span", "through"} <= set(explained):
         return
     solutions, through = explained["solutions"], explained["through"]
-    length = f"{explained['span']:,.0f}" if explained["span"] >= 1000 else f"{explained['span']:.3g}"
-    span = f"{length} {units_of_time(model.settings.get('time_unit'))}"
+    span = length_of_time(model, explained["span"])
     if np.isnan(solutions):
         return
     partial = {"runs", "of"} <= set(explained)
@@ -113,6 +112,12 @@ def _explained(model: Equations) -> Iterator[tuple[str, str]]:
             f"without restarts {whole}"
         )
     yield "R² of solutions", text + checked
+
+
+def length_of_time(model: Equations, span: float) -> str:
+    """A length of time with its unit, "3 time units" if that is unknown."""
+    length = f"{span:,.0f}" if span >= 1000 else f"{span:.3g}"
+    return f"{length} {units_of_time(model.settings.get('time_unit'))}"
 
 
 def _terms(model: Equations) -> Iterator[tuple[str, str]]:
@@ -167,7 +172,7 @@ def _noise(model: Equations) -> Iterator[tuple[str, str]]:
         yield "states", "denoised: estimated together with the equations"
     elif model.result is not None and not model.formulation.for_fields:
         yield "states", "as measured, not denoised: noise inside the terms biases the coefficients"
-    if np.all(np.isfinite(model.noise)):
+    if np.any(np.isfinite(model.noise)):
         yield "noise", _by_state(model, model.noise) + " (standard deviation)"
     if np.any(model.noise_memory > 1.0):
         yield "noise memory", _by_state(model, model.noise_memory) + " samples (1: white)"
@@ -177,7 +182,10 @@ def _noise(model: Equations) -> Iterator[tuple[str, str]]:
 
 
 def _by_state(model: Equations, values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
-    return ", ".join(f"{variable_label(s)} {v:.2g}" for s, v in zip(model.states, values, strict=True))
+    """The values with the names of their states; those that are unknown, such as the noise of a hidden state,
+    are left out."""
+    named = zip(model.states, values, strict=True)
+    return ", ".join(f"{variable_label(s)} {v:.2g}" for s, v in named if np.isfinite(v))
 
 
 def _constraints(model: Equations) -> Iterator[tuple[str, str]]:
@@ -265,8 +273,8 @@ def models_as_html(
         if k == (chosen or 0):
             rows.append((f"<b>{score:.4g}</b>", f"<b>{model.size}</b>", "<b>chosen</b>"))
         elif k < 3 * _WORDS.most:  # nobody reads a table as long as a page
-            change = escape(difference(reference, model) or "the same terms")
-            rows.append((f"{score:.4g}", str(model.size), change))
+            change = difference(reference, model) or "the same terms"
+            rows.append((f"{score:.4g}", str(model.size), _letters(change)))
     left_out = len(models) + 1 - len(rows)
     if left_out:
         rows.append((f"… {left_out} more", "", ""))

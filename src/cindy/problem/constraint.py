@@ -215,7 +215,7 @@ def fix(state: str, term: str, value: float) -> Constraint:
 
 
 def bound(state: str, term: str, lower: float = -np.inf, upper: float = np.inf) -> Constraint:
-    """The coefficient of the term in the equation of the state lies between two numbers.
+    """The coefficient of the term in the equation of the state lies between `lower` and `upper`.
 
     >>> import numpy as np
     >>> import cindy
@@ -245,7 +245,7 @@ def tie(first: Place, second: Place, ratio: float = 1.0) -> Constraint:
 
 
 def linear(weights: Mapping[Place, float], lower: float = -np.inf, upper: float = np.inf) -> Constraint:
-    """lower ≤ Σ weight · coefficient ≤ upper over {(state, term): weight}.
+    """A weighted sum of coefficients, {(state, term): weight}, lies between `lower` and `upper`.
 
     >>> import numpy as np
     >>> import cindy

@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 from plotly.offline import get_plotlyjs
 
-from cindy._check import instance, units_of_time
+from cindy._check import all_units, instance
 from cindy._files import write_text
 from cindy.model import Model, matched, matched_fields
 from cindy.report.field_page import field_contents
@@ -71,8 +71,7 @@ def render(
         lstrip_blocks=True,
     )
     page = environment.get_template("page.html.j2")
-    unit = model.settings.get("time_unit")
-    units = {**({"t": units_of_time(unit)} if unit else {}), **(units or {})}
+    units = all_units(units, model.settings.get("time_unit"))
     if model.formulation.for_fields:
         fields = matched_fields(model, trajectories, "report")
         parts = field_contents(model, fields, title=title, units=units)

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from cindy._arrays import Floats, Ints
+from cindy._check import counted
 from cindy.basis import TIME, Language, Plan, Term, statements
 from cindy.data import Trajectory
 from cindy.errors import CindyError, DataError
@@ -207,7 +208,7 @@ def _others(model: Model, number: dict[int, int]) -> list[dict[str, Any]]:
         (f"near, worse by {score:.1f}: {difference(model, other, typed=False)}", k, other)
         for k, (other, score) in enumerate(zip(model.near.models, model.near.scores, strict=True))
     ]
-    path = [(f"path, {other.size} terms", None, other) for other in model.path.models]
+    path = [(f"path, {counted(other.size, 'term')}", None, other) for other in model.path.models]
     chosen, models = np.flatnonzero(model.coef).tolist(), []
     for name, k, other in [*near, *path]:
         places = np.flatnonzero(other.coef).tolist()

@@ -13,9 +13,9 @@ from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats
-from cindy.basis import listed, pretty
+from cindy.basis import listed, pretty, term_label
 from cindy.data import Trajectory, beginning
-from cindy.export import definition, format_value
+from cindy.export import definition, format_value, shorter
 from cindy.model import (
     Comparison,
     Denoised,
@@ -32,6 +32,7 @@ from cindy.model import (
 
 __all__ = [
     "Shown",
+    "brackets",
     "coefficient_rows",
     "coefficients",
     "density_series",
@@ -42,6 +43,7 @@ __all__ = [
     "percent",
     "power",
     "residual_series",
+    "rewritten",
     "thinned",
     "trajectories",
 ]
@@ -272,6 +274,35 @@ def lowered(model: Model, text: str) -> str | Markup:
     if not model.formulation.for_fields:
         return text
     return Markup(re.sub(r"_([^\W\d_]+)", r"<sub>\1</sub>", str(escape(text))))
+
+
+def brackets(model: Model) -> str:
+    """What the digits in parentheses mean, by the first coefficient that has them; empty if none has."""
+    for value, error in zip(model.coef.T[model.support.T], model.coef_error.T[model.support.T], strict=True):
+        text = minus(format_value(value, error))
+        if parts := re.fullmatch(r"(.*\.(\d+))\((\d+)\)", text):
+            size = f"{int(parts[3]) / 10 ** len(parts[2]):.{len(parts[2])}f}"
+            return (
+                f"The digit in parentheses is the standard error, in units of the last digit: {text} means "
+                f"{parts[1]} with a standard error of {size}."
+            )
+    return ""
+
+
+def rewritten(model: Model) -> str:
+    """A sentence on terms of fields that text and LaTeX write in another form; empty if there are none."""
+    terms = model.basis.terms(model.variables)
+    others = {i: shorter(terms[i]) for i in np.flatnonzero(model.support.any(axis=1)).tolist()}
+    told = [
+        Markup("{} as {:g} {}").format(
+            lowered(model, pretty(model.labels[i])),
+            times,
+            lowered(model, pretty(term_label(term, model.variables))),
+        )
+        for i, (times, term) in others.items()
+        if times != 1.0
+    ]
+    return Markup("Text and LaTeX write {}.").format(Markup(", ").join(told)) if told else ""
 
 
 def path(model: Model, diagnostics: Diagnostics) -> dict[str, Any] | None:

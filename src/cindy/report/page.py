@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from cindy._check import counted, units_of_time
+from cindy._check import counted
 from cindy.basis import Term, axis_label, listed, pretty
 from cindy.data import Trajectory
 from cindy.errors import CindyError
@@ -37,6 +37,7 @@ from cindy.model import (
     diagnose,
     equation_labels,
     excerpt_of,
+    length_of_time,
 )
 from cindy.report import figures
 from cindy.report.explorer import explorer, near_models, terms_as_code
@@ -106,6 +107,10 @@ def common(
         "title": title or "The equations of " + listed([pretty(s) for s in model.states]),
         "equations": _equations(model),
         "dense": model.size > _DENSE,
+        # Beside left-hand sides that are words a phone has no place for the right-hand sides.
+        "wordy": any(len(name) > 4 for name in model.variables),
+        "brackets": figures.brackets(model),
+        "rewritten": figures.rewritten(model),
         "coefficients": figures.coefficient_rows(model),
         "definitions": definitions(model),
         "has_path": path is not None,
@@ -256,15 +261,10 @@ def _of_solutions(model: Model, data: Sequence[Trajectory], count: int) -> Itera
         yield (
             minus(determination(explained)),
             "R² of the solutions",
-            f"{limit}simulation {how} {_length(model, compared.span)}{of}",
+            f"{limit}simulation {how} {length_of_time(model, compared.span)}{of}",
         )
     elif not np.isnan(explained):
         yield "none", "R² of the solutions", f"the solutions blow up{of}"
-
-
-def _length(model: Model, span: float) -> str:
-    """A length of time with its unit, "3 time units" if that is unknown."""
-    return f"{span:.3g} {units_of_time(model.settings.get('time_unit'))}"
 
 
 def _step_by_step(model: Model) -> str:
@@ -310,7 +310,7 @@ def _solutions(model: Model, data: Sequence[Trajectory], shown: figures.Shown) -
             f"explain {100 * max(fit, 0):.0f} % of a state" if np.isfinite(fit) else "do not reach the end"
         )
         sentences.append(
-            f"They are restarted every {compared.window} samples ({_length(model, compared.span)}), "
+            f"They are restarted every {compared.window} samples ({length_of_time(model, compared.span)}), "
             f"which is how long this model predicts. Without restarts they {share}: the system is "
             "chaotic, or the equations are not exactly right."
         )
@@ -369,7 +369,7 @@ def _certificate(model: Model, diagnostics: Diagnostics) -> Iterator[str | Marku
         if weighted and not kicked:
             remark = " R² of the equations counts all states alike and has no weights."
         yield Markup(
-            "<b>Residual:</b> {} of the squares of the data{} stay unexplained by these {}.{}{}"
+            "<b>Residual:</b> {} of the squares of the data{} stay unexplained by these equations ({}).{}{}"
         ).format(percent(loss), weighted, counted(model.size, "term"), remark, beside)
         yield Markup(
             "<b>Optimality gap:</b> any other coefficients within the radius, for all candidate terms at "

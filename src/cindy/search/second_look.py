@@ -58,8 +58,8 @@ __all__ = ["Look", "each_by_its_own", "forced", "look_again", "walk_of", "whole_
 
 _SMOOTH = Finding(
     "smooth-residual",
-    "What these equations leave unexplained is not noise but smooth, as from the tolerance of a solver, a "
-    "filter or a missing term: only terms that matter more than it were kept.",
+    "The residuals of these equations are not noise but smooth, as the tolerance of a solver, a filter or a "
+    "missing term makes them. Only terms that explain more than they do were kept.",
 )
 
 

@@ -68,6 +68,14 @@ class Pursuit:
     radius: at which the bound is met; the LASSO over the ball of this radius has the same solution
     least_radius: no radius below this one meets the bound
     epsilon: the bound
+
+    >>> import numpy as np
+    >>> from cindy import LeastSquares
+    >>> from cindy.solver import Region, basis_pursuit
+    >>> objective = LeastSquares.from_rows(np.eye(2), np.array([[3.0], [1.0]]))
+    >>> pursuit = basis_pursuit(objective, Region(2, radius=10.0), epsilon=1.0)
+    >>> pursuit.x.ravel().round(3).tolist(), round(pursuit.radius, 3)
+    ([2.293, 0.293], 2.586)
     """
 
     result: Result

@@ -32,6 +32,16 @@ class Correction(ABC):
     """A variant of the method: how the iterate is stored, and how it moves once the oracle has found an atom.
 
     `conditional_gradient` checks the arguments before it calls `begin`, which does not check them again.
+
+    >>> import numpy as np
+    >>> from cindy import LeastSquares
+    >>> from cindy.solver import Direct, Plain, Region, conditional_gradient, oracle_for
+    >>> objective = LeastSquares.from_rows(np.eye(2), np.array([[3.0], [2.0]]))
+    >>> oracle = oracle_for(Region(2, radius=2.0))
+    >>> for correction in (Direct(), Plain()):
+    ...     print(conditional_gradient(objective, oracle, correction).x.round(3).ravel().tolist())
+    [1.5, 0.5]
+    [1.5, 0.5]
     """
 
     @abstractmethod

@@ -361,7 +361,15 @@ def _why_infeasible(region: Region) -> str:
 
 
 def smallest_radius(region: Region) -> tuple[float, Floats]:
-    """The least radius at which the rows can be met, and a point there, (size,)."""
+    """The least radius at which the rows can be met, and a point there, (size,).
+
+    >>> import numpy as np
+    >>> from cindy.solver import Region, smallest_radius
+    >>> rows = Region(2, radius=9.0, matrix=np.array([[1.0, 2.0]]), lower=[4.0], upper=[4.0])
+    >>> radius, point = smallest_radius(rows)
+    >>> radius, point.tolist()
+    (2.0, [0.0, 2.0])
+    """
     _check(region, "smallest_radius")
     point, _ = nearest_to_zero(region)
     return region.norm(point), point
@@ -401,6 +409,12 @@ def contradictory(region: Region, owner: Ints | None = None) -> list[int]:
 
     owner: (rows,) labels of rows that belong to one constraint and stay or go together; None: each by itself.
         The answer consists of these labels.
+
+    >>> import numpy as np
+    >>> from cindy.solver import Region, contradictory
+    >>> rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> contradictory(Region(2, radius=9.0, matrix=rows, lower=[1.0, 0.0, -9.0], upper=[9.0, 9.0, 0.0]))
+    [0, 1, 2]
     """
     _check(region, "contradictory")
     label = np.arange(region.rows) if owner is None else numbers(owner, "contradictory: `owner`")

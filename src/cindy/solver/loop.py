@@ -149,7 +149,14 @@ def _last(
 
 
 def gap_at(objective: LeastSquares | SampledRows, oracle: Oracle, x: Floats) -> float:
-    """The Frank-Wolfe gap at any feasible x, (terms, targets): no point of the region is better by more."""
+    """The Frank-Wolfe gap at any feasible x, (terms, targets): no point of the region is better by more.
+
+    >>> import numpy as np
+    >>> from cindy.solver import Region, gap_at, oracle_for
+    >>> objective = LeastSquares.from_rows(np.eye(2), np.array([[3.0], [1.0]]))
+    >>> round(gap_at(objective, oracle_for(Region(2, radius=2.0)), np.zeros((2, 1))), 6)
+    12.0
+    """
     check_problem(objective, oracle, None, "gap_at")
     point = _point(x, objective, "gap_at: `x`")
     if isinstance(objective, SampledRows):

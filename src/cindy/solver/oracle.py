@@ -25,6 +25,11 @@ class Atom:
 
     indices, values: (nonzeros,), the displacement
     origin: (size,), shared by all atoms of an oracle
+
+    >>> import numpy as np
+    >>> from cindy.solver import Atom
+    >>> Atom.at(np.array([0.0, 2.0, 0.0]), origin=np.zeros(3)).point().tolist()
+    [0.0, 2.0, 0.0]
     """
 
     indices: Ints
@@ -72,6 +77,18 @@ class Oracle(ABC):
     and of what the oracle returns, so runs start at the origin and count it among their atoms.
 
     costly: whether a call takes longer than a look through earlier atoms
+
+    A subclass needs `region`, `origin` and `minimise`. This one looks through two points of the ball:
+
+    >>> import numpy as np
+    >>> from cindy.solver import Atom, Oracle, Region
+    >>> class TwoPoints(Oracle):
+    ...     region, origin = Region(2, radius=1.0), np.zeros(2)
+    ...     def minimise(self, gradient):
+    ...         points = np.array([[1.0, 0.0], [0.0, -1.0]])
+    ...         return Atom.at(points[np.argmin(points @ gradient)], self.origin)
+    >>> TwoPoints().minimise(np.array([0.5, 3.0])).point().tolist()
+    [0.0, -1.0]
     """
 
     region: Region

@@ -96,7 +96,12 @@ def _restored(origin: Floats, parts: list[Nonzeros]) -> Floats:
 
 
 class Status(StrEnum):
-    """Why a run ended."""
+    """Why a run ended.
+
+    >>> from cindy.solver import Status
+    >>> [status.value for status in Status]
+    ['converged', 'iteration limit', 'time limit', 'stopped by callback', 'stalled']
+    """
 
     CONVERGED = "converged"
     ITERATIONS = "iteration limit"
@@ -143,6 +148,14 @@ class Result:
     scale: loss at zero, the unit of `tol`
     history: one Step an iteration; the gap of the last is `gap`
     passes: data read, in units of the whole; 0 for a LeastSquares, which holds its data
+
+    >>> import numpy as np
+    >>> from cindy import LeastSquares
+    >>> from cindy.solver import Region, conditional_gradient, oracle_for
+    >>> objective = LeastSquares.from_rows(np.eye(2), np.array([[3.0], [1.0]]))
+    >>> result = conditional_gradient(objective, oracle_for(Region(2, radius=2.0)))
+    >>> result.converged, result.x.ravel().tolist(), result.relative_gap < 1e-8
+    (True, [2.0, 0.0], True)
     """
 
     x: Floats
@@ -164,6 +177,7 @@ class Result:
 
     @property
     def converged(self) -> bool:
+        """Whether the gap fell below the tolerance."""
         return self.status is Status.CONVERGED
 
     @property
