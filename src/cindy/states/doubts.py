@@ -302,14 +302,11 @@ def without_outliers(motion: Motion, fitted: Fitted) -> tuple[Motion, int]:
     make outliers of the tails of a noisier trajectory. If there are outliers, the first and last samples are
     also compared with their neighbours, because a law with a false term can start from any value.
     """
-    noise, count, before = _robust(motion, fitted), 0, motion
+    limits, count, before = _limits(motion, fitted), 0, motion
     for judged in (_far, _far_ends):
         records = []
-        for record, x in zip(motion.records, fitted.x, strict=True):
-            size = np.stack([noise[int(number)] for number in record.source])[:, None] * np.sqrt(
-                record.spread
-            )
-            values, far = judged(record.y, x, _DOUBT.far * size)
+        for record, x, limit in zip(motion.records, fitted.x, limits, strict=True):
+            values, far = judged(record.y, x, limit)
             far &= ~record.missing
             count += int(far.sum())
             spread = np.where(far, MISSING, record.spread)
@@ -365,27 +362,68 @@ def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, dict[str, list[int]
         "later": [s**2 for s in since],
         "sooner": [(1.0 - s) ** 2 for s in since],
     }
-    spreads, states = [record.spread.copy() for record, _ in pairs], dict[str, list[int]]()
-    for j in range(motion.states):
-        measured = [~record.missing[..., j] for record, _ in pairs]
+    noise = [(record.y - x) ** 2 / record.spread for record, x in pairs]
+    found, seen = (_Growth(),) * motion.states, set[tuple[_Growth, ...]]()
+    while found not in seen:
+        seen.add(found)
+        # Outliers late in the runs are no growth. Which measurements are outliers depends on the growth.
+        limits = _limits(_grown(motion, causes, found), fitted)
+        usual = [
+            (np.abs(record.y - x) <= limit) & ~record.missing
+            for (record, x), limit in zip(pairs, limits, strict=True)
+        ]
+        found = tuple(_growth(j, noise, causes, usual) for j in range(motion.states))
+    states = {name: [j for j, growth in enumerate(found) if growth.cause == name] for name in causes}
+    return _grown(motion, causes, found), {name: which for name, which in states.items() if which}
 
-        def column(
-            values: Sequence[Floats], j: int = j, measured: list[NDArray[np.bool_]] = measured
-        ) -> Floats:
-            return np.concatenate([v[..., j][m] for v, m in zip(values, measured, strict=True)])
 
-        noise = column([(record.y - x) ** 2 / record.spread for record, x in pairs])
-        cause, ratio, mean = _growth(noise, {name: column(values) for name, values in causes.items()})
-        if not ratio:
-            continue
-        states.setdefault(cause, []).append(j)
-        for spread, m, values in zip(spreads, measured, causes[cause], strict=True):
-            grown = spread[..., j] * (1.0 + ratio * values[..., j]) / mean
-            spread[..., j][m] = np.minimum(grown, _DOUBT.noisiest * MISSING)[m]
-    if not states:
-        return motion, {}
-    records = [replace(record, spread=new) for (record, _), new in zip(pairs, spreads, strict=True)]
-    return motion.part(records), states
+class _Growth(NamedTuple):
+    """What the noise of a state grows with, the ratio ρ, and the mean of 1 + ρ g; ρ is 0 without growth."""
+
+    cause: str = ""
+    ratio: float = 0.0
+    mean: float = 1.0
+
+
+def _growth(
+    j: int,
+    noise: Sequence[Floats],
+    causes: Mapping[str, Sequence[Floats]],
+    usual: Sequence[NDArray[np.bool_]],
+) -> _Growth:
+    """The growth of the noise of a state, from its squared residuals that are no outliers."""
+
+    def column(values: Sequence[Floats]) -> Floats:
+        return np.concatenate([v[..., j][mask[..., j]] for v, mask in zip(values, usual, strict=True)])
+
+    best, own = _Growth(), column(noise)
+    if len(own) < _DOUBT.few or not own.any():
+        return best
+    least = len(own) * np.log(np.mean(own)) - _DOUBT.clearly
+    for name, every in causes.items():
+        values = column(every)
+        ratios = _GROWTH / max(float(np.mean(values)), 1e-300)
+        shapes = 1.0 + ratios[:, None] * values
+        # −2 log p of normal noise of variance σ² times the shape, with σ² profiled out.
+        deviance = np.sum(np.log(shapes), axis=1) + len(own) * np.log(np.mean(own / shapes, axis=1))
+        place = int(np.argmin(deviance))
+        if deviance[place] < least:
+            least = deviance[place]
+            best = _Growth(name, float(ratios[place]), float(np.mean(shapes[place])))
+    return best
+
+
+def _grown(motion: Motion, causes: Mapping[str, Sequence[Floats]], found: Sequence[_Growth]) -> Motion:
+    """The motion with noise that grows so."""
+    records = []
+    for number, record in enumerate(motion.records):
+        spread = record.spread.copy()
+        for j, growth in enumerate(found):
+            if growth.ratio:
+                grown = spread[..., j] * (1.0 + growth.ratio * causes[growth.cause][number][..., j])
+                spread[..., j] = np.minimum(grown / growth.mean, _DOUBT.noisiest * MISSING)
+        records.append(replace(record, spread=np.where(record.missing, record.spread, spread)))
+    return motion.part(records)
 
 
 def since_start(motion: Motion) -> list[Floats]:
@@ -400,23 +438,6 @@ def since_start(motion: Motion) -> list[Floats]:
         since.append(record.offset[:, None] * max(motion.parts, 1) * step + t)
     longest = max(float(s.max()) for s in since)
     return [np.asarray(s / longest) for s in since]
-
-
-def _growth(noise: Floats, causes: Mapping[str, Floats]) -> tuple[str, float, float]:
-    """What the noise grows with, the ratio ρ, and the mean of 1 + ρ g; ρ is 0 where noise does not grow."""
-    best = ("", 0.0, 1.0)
-    if len(noise) < _DOUBT.few or not noise.any():
-        return best
-    least = len(noise) * np.log(np.mean(noise)) - _DOUBT.clearly
-    for name, values in causes.items():
-        ratios = _GROWTH / max(float(np.mean(values)), 1e-300)
-        shapes = 1.0 + ratios[:, None] * values
-        # −2 log p of normal noise of variance σ² times the shape, with σ² profiled out.
-        deviance = np.sum(np.log(shapes), axis=1) + len(noise) * np.log(np.mean(noise / shapes, axis=1))
-        place = int(np.argmin(deviance))
-        if deviance[place] < least:
-            least, best = deviance[place], (name, float(ratios[place]), float(np.mean(shapes[place])))
-    return best
 
 
 def doubted(motion: Motion, fitted: Fitted) -> Motion | None:
@@ -438,6 +459,17 @@ def doubted(motion: Motion, fitted: Fitted) -> Motion | None:
         own = np.array([max(factor.get(int(k), 1.0), _DOUBT.least) for k in record.source])[:, None, None]
         records.append(replace(record, spread=np.where(record.missing, record.spread, record.spread * own)))
     return motion.part(records)
+
+
+def _limits(motion: Motion, fitted: Fitted) -> list[Floats]:
+    """(stretches, samples, states) for each record: the residual beyond which a measurement is an outlier."""
+    noise = _robust(motion, fitted)
+    return [
+        _DOUBT.far
+        * np.stack([noise[int(number)] for number in record.source])[:, None]
+        * np.sqrt(record.spread)
+        for record in motion.records
+    ]
 
 
 def _robust(motion: Motion, fitted: Fitted) -> dict[int, Floats]:
