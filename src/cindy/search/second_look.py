@@ -207,8 +207,7 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
     message = (
         f"The noise of {listed(correlated)} is correlated over up to {memory[motion.measured].max():.3g} "
         "samples, as after a filter, an average or in a drifting sensor. CINDy assumes that the "
-        "equations are exact, and the standard errors account for the correlation. If no instrument does so, "
-        "a term or a state is missing: offer other terms, or try `hidden=1`."
+        "equations are exact, and the standard errors account for the correlation."
     )
     if not doubts:
         message += f" If the sensor is in order, a term or a state is missing: {_to_offer(motion)}."
