@@ -248,6 +248,13 @@ def test_measurements_are_no_outliers_where_many_of_them_are(every, left_out):
     assert int(np.sum(marked.records[0].missing)) == left_out
 
 
+def test_a_run_with_fewer_rows_than_candidates_is_data_too():
+    data = lorenz_system().simulate(seed=1, trajectories=3, points=300, horizon=4.0, noise=0.01)
+    short = data[1]
+    model = identify([data[0], Trajectory(short.t[:6], short.x[:6], short.states), data[2]], Polynomial(3))
+    assert np.count_nonzero(model.coef) == 7
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_outliers_are_no_growing_noise_and_no_kicks(seed):
     data = lorenz_system().simulate(seed=seed, trajectories=2, points=600, horizon=4.0, noise=0.02)
