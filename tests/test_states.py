@@ -285,6 +285,37 @@ def test_measurements_are_no_outliers_where_many_of_them_are(every, left_out):
     assert int(np.sum(marked.records[0].missing)) == left_out
 
 
+def test_a_run_with_fewer_rows_than_candidates_is_data_too():
+    data = lorenz_system().simulate(seed=1, trajectories=3, points=300, horizon=4.0, noise=0.01)
+    short = data[1]
+    model = identify([data[0], Trajectory(short.t[:6], short.x[:6], short.states), data[2]], Polynomial(3))
+    assert np.count_nonzero(model.coef) == 7
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_outliers_are_no_growing_noise_and_no_kicks(seed):
+    data = lorenz_system().simulate(seed=seed, trajectories=2, points=600, horizon=4.0, noise=0.02)
+    rng = np.random.default_rng(seed + 100)
+    runs = []
+    for run in data:
+        hit = rng.random(run.x.shape) < 0.01
+        runs.append(Trajectory(run.t, run.x + np.where(hit, 10 * rng.normal(size=hit.shape), 0), run.states))
+    codes = {finding.code for finding in identify(runs, Polynomial(2)).findings}
+    assert "outliers" in codes
+    assert codes.isdisjoint({"growing-noise", "random-forcing"})
+
+
+@pytest.mark.parametrize(
+    ("cause", "sizes"), [("along the runs", (0.1, 2.0)), ("start of the runs", (2.0, 0.1))]
+)
+def test_noise_that_grows_or_falls_along_the_runs_is_told(cause, sizes):
+    data = lorenz_system().simulate(seed=1, trajectories=2, points=600, horizon=4.0, noise=0.0)
+    rng, size = np.random.default_rng(5), 0.3 * np.linspace(*sizes, 300)[:, None]
+    runs = [Trajectory(run.t, run.x + size * rng.normal(size=run.x.shape), run.states) for run in data]
+    [told] = [f.message for f in identify(runs, Polynomial(2)).findings if f.code == "growing-noise"]
+    assert f"The noise of x, y and z grows {cause if cause[0] == 'a' else 'towards the ' + cause}." in told
+
+
 def test_the_tails_of_a_noisier_run_are_no_outliers():
     clean = prey(np.linspace(0, 25, 400), rtol=1e-12, atol=1e-12)
     noise = np.random.default_rng(5).normal(size=(2, *clean.x.shape))

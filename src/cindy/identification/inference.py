@@ -352,6 +352,9 @@ class LastPass(Inference):
         if motion.memory is None and motion.forcing is not None and not fitted.law.unknown:
             # Errors by blocks do not hold here: determinants correct the scores of kicked rows in total, not
             # in each block.
+            if isinstance(motion, WhiteSums):
+                # All sums grow with the data: a part of them tells by how much the errors grow.
+                return motion.share * with_unknown_sizes(motion.kept, fitted, covariance / motion.share)
             return with_unknown_sizes(motion, fitted, covariance)
         # Sums over all data hold no states, which the errors of an exact law need.
         if isinstance(motion, WhiteSums) or not exact(motion, fitted):

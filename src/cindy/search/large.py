@@ -14,7 +14,7 @@ Step 3 costs a fit of the states and a triangle of all candidates, once for ever
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -95,9 +95,16 @@ class WhiteSums(Motion):
     """A motion whose white rows were made before, piece by piece, at states that are not kept.
 
     white: triangles of [candidates | target], in the order of the data
+    kept: the part of the data whose states are kept
     """
 
-    white: tuple[LeastSquares, ...] = ()
+    white: tuple[LeastSquares, ...] = field(kw_only=True)
+    kept: Motion = field(kw_only=True)
+
+    @property
+    def share(self) -> float:
+        """Of all rows, those of the part whose states are kept."""
+        return self.kept.rows / sum(block.rows for block in self.white)
 
     def objectives(
         self, fitted: Fitted, columns: Ints, blocks: int, *, apart: float | None = None
@@ -191,10 +198,11 @@ class Confirmation(Loop[Fitted, Gathered]):
         empty, law = motion.part(()), replace(start, x=())
         names, each = (like.states, like.inputs), -(-aim // len(work)) if isinstance(work, Sequence) else 1
         task = _Fitting(request.form, empty, law, names, each)
-        whole = WhiteSums(**{f.name: getattr(motion, f.name) for f in fields(Motion) if f.init})
-        whole = replace(whole, white=tuple(_added_up(task, work, request.pieces, aim)))
-        if not whole.white:
+        white = tuple(_added_up(task, work, request.pieces, aim))
+        if not white:
             raise DataError("identify: no part of the data has a stretch that is long enough to use.")
+        like_motion = {f.name: getattr(motion, f.name) for f in fields(Motion) if f.init}
+        whole = WhiteSums(**like_motion, white=white, kept=self.part)
         loop = Search(whole, self.options)
         asked = loop.choose(start) or start
         # With very many samples terms become significant that only noise tells apart: these do not come in.

@@ -167,9 +167,12 @@ class Posed:
     def sharp(self) -> bool:
         """Whether Cholesky's method has kept eight digits, so that rows need not be factored by QR again."""
         factors = [block.factor for block in self.form.blocks]
-        pivots = [np.min(np.abs(np.diagonal(factor)) / lengths(factor), initial=1.0) for factor in factors]
-        # At most a share of 1e-16 / 1e-4² is lost.
-        return bool(min(pivots) > 1e-4 and all(len(factor) == factor.shape[1] for factor in factors))
+        # At most a share of 1e-16 / 1e-4² is lost. A block of few rows is no triangle.
+        return all(
+            len(factor) == factor.shape[1]
+            and bool(np.all(np.abs(np.diagonal(factor)) > 1e-4 * lengths(factor)))
+            for factor in factors
+        )
 
     def places(self, support: Ints) -> Ints:
         """The columns of the coefficients of a support."""

@@ -452,7 +452,7 @@ def _one_move(
         larger = None if above[place] == supports.price[place] else supports.possible([*own.support, place])
         if larger is not None:
             yield larger
-    for place in range(len(own.support)):
+    for place in _replaceable(supports, own, within):
         less = supports.possible(np.delete(own.support, place))
         if less is None or len(less.support) == len(own.support):
             continue
@@ -467,3 +467,24 @@ def _one_move(
             while fit is not None:
                 yield fit
                 fit = supports.without_weakest(fit, keep=int(other))
+
+
+def _replaceable(supports: Supports, own: SupportFit, within: float) -> Ints:
+    """Places in a support whose term can leave, or be replaced by another, with a rise of C up to `within`.
+
+    Few can, and a fit without each of the others takes longer than all further fits. Without term i the
+    residual r is longer by z_i along a unit vector u_i, so that a column c of squared length b beyond the
+    support has the gain (cᵀ r + cᵀ u_i z_i)² / (b + (cᵀ u_i)²). Where equalities hold, or columns depend on
+    each other, all places are returned.
+    """
+    if own.free < len(own.support):
+        return np.arange(len(own.support))
+    inside, pull = supports.products_at(own)
+    along = inside.T @ (own.spread / np.linalg.norm(own.spread, axis=1)[:, None]).T
+    beyond = np.maximum(supports.lengths**2 - np.einsum("ij,ij->j", inside, inside), 0.0)
+    size, gain = beyond[:, None] + along**2, np.zeros(along.shape)
+    np.divide((pull[:, None] + along * (np.sign(own.x) * own.z)) ** 2, size, out=gain, where=size > 0)
+    gain[own.support] = 0.0
+    # A term leaves for nothing, or for a column that has a price too.
+    regained = (gain - supports.price[:, None]).max(axis=0, initial=0.0)
+    return np.flatnonzero(own.z**2 - supports.price[own.support] - regained <= within)

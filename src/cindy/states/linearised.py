@@ -215,8 +215,8 @@ class Factor:
         item = flat.itemsize
         along = (wide * height * item, item, (height - 1) * item)
         view = as_strided(flat, (count, tall, wide), along, writeable=False)
-        row, column = np.ogrid[:tall, :wide]
-        columns = np.where((row >= column) & (row - column < height), view, 0.0)
+        inside = np.tri(tall, wide, dtype=bool) & ~np.tri(tall, wide, -height, dtype=bool)
+        columns = np.where(inside, view, 0.0)
         # The band continues below the last row with meaningless numbers.
         row, column = (np.arange(first, first + count) * wide)[:, None] + np.arange(tall), np.arange(wide)
         columns[row >= size] = 0.0
