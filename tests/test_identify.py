@@ -278,7 +278,7 @@ def test_missing_values_and_short_stretches_are_left_out_and_told():
     holes.append(Trajectory(DATA[0].t[:2], DATA[0].x[:2], DATA[0].states))
     model = identify(holes, SYSTEM.basis)
     np.testing.assert_array_equal(model.coef != 0, SYSTEM.coef != 0)
-    assert any("too short" in w for w in model.warnings)
+    assert any("too few samples" in w for w in model.warnings)
 
 
 @pytest.mark.parametrize("measured_states", [False, True])

@@ -201,7 +201,7 @@ def _search(model: Equations) -> Iterator[tuple[str, str]]:
     if np.isfinite(model.gap):
         yield (
             "optimality gap",
-            f"{model.gap:.3g}: other coefficients within the radius explain at most this share more",
+            f"{model.gap:.1e}: other coefficients within the radius explain at most this share more",
         )
     if np.isfinite(model.radius):
         yield "radius", f"{model.radius:.4g}"
