@@ -8,6 +8,7 @@ library has no switches for them. Here the function that makes a move is replace
     combinations  fits of other combinations of the terms of one equation (`starts.search`)
     clearer       a law without terms that only noise tells apart (`Search.following`)
     extra starts  models smaller and larger than the best of the first path
+    shortest      the shortest equations met as one more start (`starts.shortest_equations`)
     apart         a start by the best support of each equation for itself (`starts.first_starts`)
     second look   outliers, unequal noise, noise with memory, smooth errors
     elimination   a start by backward elimination of each equation alone
@@ -77,6 +78,7 @@ MOVES: dict[str, dict[str, Any]] = {
     "combinations": {f"{_PASSES}.recombined": lambda supports, own, groups, within, most: []},
     "clearer": {"cindy.search.loop.Search.clearer": lambda self, met: None},
     "extra starts": {"starts_shares": (1.0,)},
+    "shortest": {f"{_PASSES}.shortest_equations": lambda state, best: None},
     "apart": {f"{_PASSES}.equation_by_equation": lambda supports, parts, path: None},
     "second look": {"cindy.identification.fitted.look_again": lambda look, variance: look},
     "elimination": {

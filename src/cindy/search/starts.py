@@ -68,7 +68,16 @@ from cindy.states import (
     start_of_nothing,
 )
 
-__all__ = ["NEAR", "Found", "Picking", "first_starts", "picked", "search", "stepped_down"]
+__all__ = [
+    "NEAR",
+    "Found",
+    "Picking",
+    "first_starts",
+    "picked",
+    "search",
+    "shortest_equations",
+    "stepped_down",
+]
 
 NEAR = 14.0
 """Units of the criterion within which a model counts as almost equal (benchmark: chaotic at 40 %)."""
@@ -107,8 +116,9 @@ def search(
     """The model of least criterion.
 
     1. Follow starts until two of them lead to the same model (`Search.follow`).
-    2. Fit other combinations of terms that explain the rows of the best model almost as well.
-    3. Compare with a model without terms, and rank.
+    2. If starts led to different models, follow one more: the shortest equations met.
+    3. Fit other combinations of terms that explain the rows of the best model almost as well.
+    4. Compare with a model without terms, and rank.
 
     first: a model of nearly the same data, which is the first start; known: a model of these very data
     """
@@ -117,7 +127,7 @@ def search(
         first = known.fitted
         state.met[state.key(first)] = state.priced(known.fitted, known.deviance)
     quiet = motion.quiet(variance)
-    # Step 1. The starts are a generator, so that later ones are made only if earlier ones do not agree.
+    # The starts are a generator, so that later ones are made only if earlier ones do not agree.
     starts = first_starts(state, variance, noisy=not quiet)
     if quiet and first is None and options.likely is None and motion.memory is None:
         begin = next(starts, None)
@@ -126,6 +136,10 @@ def search(
             return smooth
         starts = chain([] if begin is None else [begin], starts)
     reached, agreed = _reached(state, starts, first, sure=quiet or motion.work > EFFORT.starts_costly)
+    if len({met.support.tobytes() for met in reached}) > 1 and not state.bound and not options.faithful:
+        shortest = shortest_equations(state, min(reached, key=state.rank))
+        met = None if shortest is None else state.follow(shortest)
+        reached += [] if met is None else [met]
     _heed_determinants(state)
     if reached and not state.bound and not options.faithful:
         best = min(reached, key=state.rank)
@@ -175,6 +189,24 @@ def _reached(
         ):
             break
     return reached, agreed
+
+
+def shortest_equations(state: Search, best: Met) -> Fitted | None:
+    """For each state the equation of least price among all models met, at the states of the best one.
+
+    A search may have one equation right in one model and another in the next. False terms compensate for what
+    is wrong elsewhere, so that a right equation is mostly the shortest. Without this start HyperYan at 20 and
+    40 % noise is up to 300 units of −2 log p from the truth (benchmark: chaotic).
+    """
+    posed, count = state.posed(best.fitted), state.motion.states
+    if posed is None or posed.supports.coupled:
+        return None
+    equations = []
+    for j in state.motion.sought:
+        met = [model.support[model.support % count == j] for model in state.models]
+        equations.append(min(filter(len, met), key=state.options.cost, default=posed.columns[:0]))
+    fit = posed.supports.possible(posed.places(np.sort(np.concatenate(equations))))
+    return None if fit is None else replace(posed.start(best.fitted, fit), heeded=False)
 
 
 def _heed_determinants(state: Search) -> None:
