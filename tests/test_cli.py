@@ -407,6 +407,35 @@ def test_simulate_takes_inputs_from_a_file(cli, tmp_path):
     assert cli("simulate", "m.json", "--x0", "0", "--t", "0:3:1", "--inputs", "u.csv")[0] == 2
 
 
+def test_simulate_takes_the_coefficients_of_the_run_that_is_named(cli, tmp_path):
+    drag = cindy.PerRun(cindy.Custom({"drag": "x"}))
+    apart = Model(np.array([[-1.0], [-2.0]]), drag, ("x",), inputs=("[a]", "[b]"))
+    apart.save(tmp_path / "m.json")
+    arguments = ("simulate", "m.json", "--x0", "1", "--t", "0:1:0.5")
+    status, out, _ = cli(*arguments, "--run", "b")
+    assert status == 0
+    assert float(out.splitlines()[-1].split(",")[1]) == pytest.approx(np.exp(-2), abs=1e-6)
+    status, _, err = cli(*arguments)
+    assert status == 2
+    assert "--run" in err
+    assert "'a', 'b'" in err
+
+
+def test_fit_corrects_a_delay(cli, tmp_path):
+    t = 0.05 * np.arange(200)
+    x = np.column_stack([np.cos(t), -np.sin(t - 0.02)])
+    np.savetxt(tmp_path / "late.csv", np.column_stack([t, x]), delimiter=",", header="t,q,p", comments="")
+    arguments = ("fit", "late.csv", "--basis", "poly:1", "--out", "m.json")
+    assert cli(*arguments, "--delay", "p=0.02")[0] == 0
+    corrected = cindy.Trajectory(t, x, ("q", "p"), delay={"p": 0.02})
+    expected = cindy.identify(corrected, cindy.Polynomial(1)).coef
+    np.testing.assert_allclose(cindy.load(tmp_path / "m.json").coef, expected, rtol=1e-6)
+    for wrong, told in (("p", "expected a name and a number"), ("v=1", "names 'v'"), ("p=so", "--delay")):
+        status, _, err = cli(*arguments, "--delay", wrong)
+        assert status == 2
+        assert told in err
+
+
 def test_simulate_names_the_inputs_that_are_missing_and_takes_the_name_of_their_time(cli, tmp_path):
     driven = Model(np.array([[0.0], [-1.0], [1.0]]), cindy.Polynomial(1), ("x",), inputs=("u",))
     driven.save(tmp_path / "m.json")

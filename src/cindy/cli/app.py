@@ -303,6 +303,9 @@ def simulate(
             help="What inputs do between samples: zero, linear or band (default: as when it was fitted)."
         ),
     ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="Run whose coefficients are used, if they differ between runs.")
+    ] = None,
     periodic: Annotated[str | None, typer.Option(help='Periodic axes of a field, as "x,y".')] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where to write (csv; npz for fields). (default: the screen)")
@@ -327,9 +330,9 @@ def simulate(
     times = measured.t if t is None and measured is not None else texts.times(t or "")
     with screen.working("Simulating"):
         if measured is None:
-            solution = law.simulate(start, times, v0=velocity)
+            solution = law.simulate(start, times, v0=velocity, run=run)
         else:
-            solution = law.simulate(start, times, measured.x, continued, u_t=measured.t, v0=velocity)
+            solution = law.simulate(start, times, measured.x, continued, u_t=measured.t, v0=velocity, run=run)
     if out is None:
         screen.out.file.write(as_csv(solution))
     else:

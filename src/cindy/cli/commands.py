@@ -126,9 +126,10 @@ def _read(file: str, settings: FitSettings) -> list[Trajectory]:
     states, inputs = _names(settings.states, "--states"), _names(settings.inputs, "--inputs")
     hold = as_hold(settings.hold or "linear", "--hold")
     with screen.working(f"Reading {file}"):
-        return read(
+        runs = read(
             Path(file), settings.time, states, by=settings.by, inputs=inputs, dt=settings.dt, hold=hold
         )
+        return [replace(run, delay=settings.delays()) for run in runs]
 
 
 def _names(text: str | None, option: str) -> tuple[str, ...] | None:

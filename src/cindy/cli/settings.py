@@ -45,6 +45,7 @@ class FitSettings:
     hold: str | None = _data(
         "What inputs do between samples: zero (held), linear or band (band-limited; default: linear)."
     )
+    delay: list[str] = _data('How much later than the others a column was read, as "p=0.02".', many=True)
     periodic: str | None = _data('Periodic axes of a field, as "x,y".')
     basis: str = _terms(
         '"poly:3", "pde:3,4" (degree, order), "trig:2@x,y", "fourier:1,2", joined by + and *.', "poly:2"
@@ -126,6 +127,13 @@ class FitSettings:
             given["hidden"] = _hidden(self.hidden)
         return given
 
+    def delays(self) -> dict[str, float]:
+        """By how much each column was read later than the others, in units of time."""
+        from cindy.identification import number
+
+        pairs = [_pair(text, "--delay", 'a number, as in "p=0.02"') for text in self.delay]
+        return {name: number(lag, "--delay") for name, lag in pairs}
+
     def terms(self) -> dict[str, str]:
         """Formulas of the further terms by name, from "name=formula" or a formula that is its own name."""
         terms = {}
@@ -151,12 +159,12 @@ class FitSettings:
         return parameters
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
-    """The name and the formula of a text such as "total=S + ES"."""
-    name, equals, formula = (part.strip() for part in text.partition("="))
-    if not (name and equals and formula):
-        raise DataError(f'{option} "{text}": expected a name and a formula, as in "total=S + ES".')
-    return name, formula
+def _pair(text: str, option: str, value: str = 'a formula, as in "total=S + ES"') -> tuple[str, str]:
+    """The name and the value of a text such as "total=S + ES"."""
+    name, equals, given = (part.strip() for part in text.partition("="))
+    if not (name and equals and given):
+        raise DataError(f'{option} "{text}": expected a name and {value}.')
+    return name, given
 
 
 def _hidden(text: str) -> Any:
