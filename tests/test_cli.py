@@ -421,6 +421,22 @@ def test_simulate_takes_the_coefficients_of_the_run_that_is_named(cli, tmp_path)
     assert "'a', 'b'" in err
 
 
+def test_fit_takes_several_columns_that_tell_runs_apart(cli, tmp_path):
+    t = 0.1 * np.arange(60)
+    rows = [
+        f"{who},{dose},{s:.2f},{(k + dose) * np.exp(-s):.12g}"
+        for k, who in enumerate("ab")
+        for dose in (1, 2)
+        for s in t
+    ]
+    (tmp_path / "runs.csv").write_text("\n".join(["who,dose,t,x", *rows]))
+    status, out, _ = cli("fit", "runs.csv", "--by", "who, dose", "--basis", "poly:1", "--out", "m.json")
+    assert status == 0
+    assert "4 trajectories" in out
+    assert cli("report", "m.json", "runs.csv", "--by", "who,dose", "--out", "r.html")[0] == 0
+    assert "who b, dose 2" in (tmp_path / "r.html").read_text()
+
+
 def test_fit_corrects_a_delay(cli, tmp_path):
     t = 0.05 * np.arange(200)
     x = np.column_stack([np.cos(t), -np.sin(t - 0.02)])

@@ -215,13 +215,15 @@ def report(
         list[str], typer.Argument(help="The data to compare it with: the files that were fitted, or others.")
     ],
     time: Annotated[str | None, typer.Option(help="Column of the time.")] = None,
-    by: Annotated[str | None, typer.Option(help="Column that separates trajectories.")] = None,
+    by: Annotated[
+        str | None, typer.Option(help='Columns that separate trajectories, as "subject,dose".')
+    ] = None,
     periodic: Annotated[str | None, typer.Option(help='Periodic axes of a field, as "x,y".')] = None,
     out: Annotated[Path, typer.Option(help="Where to write the page (HTML).")] = Path("report.html"),
 ) -> None:
     """Write the report of a saved model on its own data or on new data."""
     from cindy.cli import screen
-    from cindy.cli.commands import fields_of
+    from cindy.cli.commands import fields_of, names
     from cindy.model import unmeasured
 
     compared = cindy.load(model)
@@ -230,7 +232,8 @@ def report(
     else:
         inputs = tuple(name for name in compared.inputs if not unmeasured(name)) or None
         hold = compared.settings.get("hold", "linear")
-        runs = (cindy.read(Path(name), time, compared.states, by, inputs, hold=hold) for name in data)
+        keys = names(by, "--by")
+        runs = (cindy.read(Path(name), time, compared.states, keys, inputs, hold=hold) for name in data)
         measured = list(chain.from_iterable(runs))
     with screen.working("Writing the report"):
         cindy.report.write(compared, measured, out)

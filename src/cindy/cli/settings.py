@@ -39,7 +39,7 @@ class FitSettings:
     data: list[str] = field(default_factory=list)
     time: str | None = _data("Column of the time (default: the one called t, time, year or date).")
     dt: float | None = _data("Time between two rows, if no column holds the time.")
-    by: str | None = _data("Column that separates trajectories.")
+    by: str | None = _data('Column that separates trajectories, or several, as "subject,dose".')
     states: str | None = _data('Columns of the states, as "x,y" (default: all others).')
     inputs: str | None = _data('Columns of known inputs, as "u".')
     hold: str | None = _data(
