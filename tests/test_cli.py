@@ -360,7 +360,9 @@ def test_every_setting_is_an_option_with_a_help_text(cli):
     status, out, _ = cli("fit", "--help")
     assert status == 0
     for field in fields(FitSettings):
-        assert field.name == "data" or (f"--{field.name} " in out and field.metadata["help"])
+        assert field.name == "data" or (
+            f"--{field.name.replace('_', '-')} " in out and field.metadata["help"]
+        )
     assert "cindy fit data.csv" in out
 
 
@@ -435,6 +437,18 @@ def test_fit_takes_several_columns_that_tell_runs_apart(cli, tmp_path):
     assert "4 trajectories" in out
     assert cli("report", "m.json", "runs.csv", "--by", "who,dose", "--out", "r.html")[0] == 0
     assert "who b, dose 2" in (tmp_path / "r.html").read_text()
+
+
+def test_fit_counts_dates_in_the_unit_that_is_named(cli, tmp_path):
+    rows = [f"2024-05-{k + 1:02},{np.exp(-0.1 * k):.12g}" for k in range(30)]
+    (tmp_path / "daily.csv").write_text("\n".join(["date,x", *rows]))
+    arguments = ("fit", "daily.csv", "--basis", "poly:1", "--out", "m.json")
+    status, out, _ = cli(*arguments, "--time-unit", "day")
+    assert status == 0
+    assert "t = 0 … 29 days" in out
+    assert cindy.load(tmp_path / "m.json").coef[1, 0] == pytest.approx(-0.1, rel=1e-3)
+    assert cli("report", "m.json", "daily.csv", "--time-unit", "day", "--out", "r.html")[0] == 0
+    assert "must be one of second, minute" in cli(*arguments, "--time-unit", "dya")[2]
 
 
 def test_fit_corrects_a_delay(cli, tmp_path):

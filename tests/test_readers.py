@@ -84,6 +84,28 @@ def test_a_column_separates_trajectories_in_the_order_in_which_they_appear(write
     assert a.t.tolist() == [0, 2]
 
 
+@pytest.mark.parametrize(
+    ("content", "unit", "times", "length"),
+    [
+        ("date,x\n2024-05-01,1\n2024-05-02,2\n", None, [0, 86400], "s"),
+        ("date,x\n2024-05-01,1\n2024-05-02,2\n", "day", [0, 1], "day"),
+        ("date,x\n2020-01-01,1\n2024-01-01,2\n", "year", [0, 4], "year"),
+        ("time_s,x\n0,1\n90,2\n", "minute", [0, 1.5], "minute"),
+        ("day,x\n0,1\n3,2\n", "day", [0, 3], "day"),
+        ("t,x\n0,1\n3,2\n", "week", [0, 3], "week"),
+    ],
+)
+def test_dates_and_seconds_count_in_the_unit_that_is_given(write, content, unit, times, length):
+    (run,) = read(write(content), time_unit=unit)
+    assert run.t.tolist() == times
+    assert run.time_unit == length
+
+
+def test_a_step_has_the_unit_that_is_given(write):
+    (run,) = read(write("x\n1\n2\n"), dt=0.5, time_unit="hour")
+    assert (run.t.tolist(), run.time_unit) == ([0, 0.5], "hour")
+
+
 def test_several_columns_separate_trajectories_together(write):
     path = write("who,dose,t,x\nb,1,0,1\nb,2,0,5\nb,1,1,2\na,1,0,6\n")
     runs = read(path, by=("who", "dose"))
@@ -148,6 +170,7 @@ BROKEN = {
         {},
         r"line 1 read as a title, line 2 as the names\) has no column \"t\"",
     ),
+    "times in another unit": ("t_ms,x\n0,1\n", {"time_unit": "day"}, 'has times in "ms"'),
     "one of two missing": ("t,run,x\n0,1,1\n", {"by": ("run", "dos")}, 'no column "dos"'),
     "missing by": ("t,run,x\n0,1,1\n", {"by": "runs"}, 'no column "runs". Did you mean "run"'),
     "missing input": ("t,x\n0,1\n", {"inputs": ["u"]}, 'no column "u"'),

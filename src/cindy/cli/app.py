@@ -218,6 +218,7 @@ def report(
     by: Annotated[
         str | None, typer.Option(help='Columns that separate trajectories, as "subject,dose".')
     ] = None,
+    time_unit: Annotated[str | None, typer.Option(help="Unit for dates: second, minute, hour, …")] = None,
     periodic: Annotated[str | None, typer.Option(help='Periodic axes of a field, as "x,y".')] = None,
     out: Annotated[Path, typer.Option(help="Where to write the page (HTML).")] = Path("report.html"),
 ) -> None:
@@ -233,7 +234,10 @@ def report(
         inputs = tuple(name for name in compared.inputs if not unmeasured(name)) or None
         hold = compared.settings.get("hold", "linear")
         keys = names(by, "--by")
-        runs = (cindy.read(Path(name), time, compared.states, keys, inputs, hold=hold) for name in data)
+        runs = (
+            cindy.read(Path(name), time, compared.states, keys, inputs, hold=hold, time_unit=time_unit)
+            for name in data
+        )
         measured = list(chain.from_iterable(runs))
     with screen.working("Writing the report"):
         cindy.report.write(compared, measured, out)

@@ -127,7 +127,8 @@ def _read(file: str, settings: FitSettings) -> list[Trajectory]:
     by = names(settings.by, "--by")
     hold = as_hold(settings.hold or "linear", "--hold")
     with screen.working(f"Reading {file}"):
-        runs = read(Path(file), settings.time, states, by, inputs, dt=settings.dt, hold=hold)
+        unit, dt = settings.time_unit, settings.dt
+        runs = read(Path(file), settings.time, states, by, inputs, dt=dt, hold=hold, time_unit=unit)
         return [replace(run, delay=settings.delays()) for run in runs]
 
 

@@ -39,6 +39,9 @@ class FitSettings:
     data: list[str] = field(default_factory=list)
     time: str | None = _data("Column of the time (default: the one called t, time, year or date).")
     dt: float | None = _data("Time between two rows, if no column holds the time.")
+    time_unit: str | None = _data(
+        "Unit for dates: second, minute, hour, day, week or year (default: second)."
+    )
     by: str | None = _data('Column that separates trajectories, or several, as "subject,dose".')
     states: str | None = _data('Columns of the states, as "x,y" (default: all others).')
     inputs: str | None = _data('Columns of known inputs, as "u".')

@@ -20,7 +20,7 @@ from cindy._files import is_file
 from cindy.data.field import Field
 from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet
 from cindy.data.inputs import Hold, as_hold
-from cindy.data.moments import time_column, word_of_time
+from cindy.data.moments import checked_unit, in_unit, time_column, word_of_time
 from cindy.data.parts import (
     Lazy,
     Part,
@@ -64,12 +64,12 @@ _Names = Iterable[str] | None
 @overload
 def read(
     path: Any, time: _Text = ..., states: _Names = ..., by: _Names = ..., inputs: _Names = ...,
-    *, dt: float | None = ..., hold: Hold = ..., lazy: Literal[False] = ...,
+    *, dt: float | None = ..., hold: Hold = ..., time_unit: _Text = ..., lazy: Literal[False] = ...,
 ) -> list[Trajectory]: ...  # fmt: skip
 @overload
 def read(
     path: Any, time: _Text = ..., states: _Names = ..., by: _Names = ..., inputs: _Names = ...,
-    *, dt: float | None = ..., hold: Hold = ..., lazy: Literal[True],
+    *, dt: float | None = ..., hold: Hold = ..., time_unit: _Text = ..., lazy: Literal[True],
 ) -> Lazy: ...  # fmt: skip
 def read(
     path: Any,
@@ -80,6 +80,7 @@ def read(
     *,
     dt: float | None = None,
     hold: Hold = "linear",
+    time_unit: str | None = None,
     lazy: bool = False,
 ) -> list[Trajectory] | Lazy:
     """The trajectories in files or in a data frame.
@@ -90,13 +91,15 @@ def read(
         column); a pandas, polars or Dask DataFrame; or an xarray Dataset. A list of files, or a pattern
         such as "runs/*.parquet", whose files are read in the order of their names
     time: name of the column of times; by default the one with a usual name (t, time, year, date, …), or
-        the index of a DataFrame. Dates count in seconds from the first
+        the index of a DataFrame. Dates count from the first, in seconds unless `time_unit` is given
     states: names of the columns of states; by default all columns that are not used otherwise
     by: name of a column; the rows that share a value in it are one trajectory. With names of several
         columns, such as ("subject", "dose"), the rows that share all of these values
     inputs: names of the columns of inputs
     dt: the constant step between rows, for data without a column of times
     hold: what the inputs do between samples: "zero", "linear" or "band"; see `Trajectory`
+    time_unit: "second", "minute", "hour", "day", "week" or "year" (of 365.25 days): the unit into which dates
+        and seconds are converted, and the unit of `dt` and of times that have none
     lazy: load a file only when it is needed, and forget it afterwards: for data larger than memory.
         Partitions of a Dask DataFrame and chunks of a Dataset are also loaded one by one; a trajectory
         then ends where its partition or chunk ends
@@ -117,6 +120,7 @@ def read(
         None if inputs is None else unique_names(inputs, "read: `inputs`"),
         None if dt is None else positive(dt, "read: `dt`"),
         as_hold(hold, "read: `hold`"),
+        None if time_unit is None else checked_unit(time_unit, "read: `time_unit`"),
     )
     files = _files(path)
     if flag(lazy, "read: `lazy`"):
@@ -171,6 +175,7 @@ class _Columns:
     inputs: tuple[str, ...] | None
     dt: float | None = None
     hold: Hold = "linear"
+    time_unit: str | None = None
 
     def __call__(self, source: Any) -> list[Trajectory]:
         return _trajectories(_table(source), self)
@@ -243,6 +248,9 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
         twice = clash[0] if clash else time
         raise DataError(f'read: the column "{twice}" cannot be a state, an input, the time and `by` at once.')
     t, unit = (None, "") if time is None else _times(table, time)
+    if columns.time_unit is not None:
+        t = None if t is None else in_unit(t, unit, columns.time_unit, table.source)
+        unit = columns.time_unit
     x = np.column_stack([table.numbers(name) for name in states])
     u = np.column_stack([table.numbers(name) for name in inputs]) if inputs else None
     # No other code holds these arrays: once they are read-only, a trajectory of all rows need not copy them.
