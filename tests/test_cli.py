@@ -360,7 +360,9 @@ def test_every_setting_is_an_option_with_a_help_text(cli):
     status, out, _ = cli("fit", "--help")
     assert status == 0
     for field in fields(FitSettings):
-        assert field.name == "data" or (f"--{field.name} " in out and field.metadata["help"])
+        assert field.name == "data" or (
+            f"--{field.name.replace('_', '-')} " in out and field.metadata["help"]
+        )
     assert "cindy fit data.csv" in out
 
 
@@ -405,6 +407,63 @@ def test_simulate_takes_inputs_from_a_file(cli, tmp_path):
     assert status == 0
     assert float(out.splitlines()[-1].split(",")[1]) == pytest.approx(1 + np.exp(-2), abs=1e-6)
     assert cli("simulate", "m.json", "--x0", "0", "--t", "0:3:1", "--inputs", "u.csv")[0] == 2
+
+
+def test_simulate_takes_the_coefficients_of_the_run_that_is_named(cli, tmp_path):
+    drag = cindy.PerRun(cindy.Custom({"drag": "x"}))
+    apart = Model(np.array([[-1.0], [-2.0]]), drag, ("x",), inputs=("[a]", "[b]"))
+    apart.save(tmp_path / "m.json")
+    arguments = ("simulate", "m.json", "--x0", "1", "--t", "0:1:0.5")
+    status, out, _ = cli(*arguments, "--run", "b")
+    assert status == 0
+    assert float(out.splitlines()[-1].split(",")[1]) == pytest.approx(np.exp(-2), abs=1e-6)
+    status, _, err = cli(*arguments)
+    assert status == 2
+    assert "--run" in err
+    assert "'a', 'b'" in err
+
+
+def test_fit_takes_several_columns_that_tell_runs_apart(cli, tmp_path):
+    t = 0.1 * np.arange(60)
+    rows = [
+        f"{who},{dose},{s:.2f},{(k + dose) * np.exp(-s):.12g}"
+        for k, who in enumerate("ab")
+        for dose in (1, 2)
+        for s in t
+    ]
+    (tmp_path / "runs.csv").write_text("\n".join(["who,dose,t,x", *rows]))
+    status, out, _ = cli("fit", "runs.csv", "--by", "who, dose", "--basis", "poly:1", "--out", "m.json")
+    assert status == 0
+    assert "4 trajectories" in out
+    assert cli("report", "m.json", "runs.csv", "--by", "who,dose", "--out", "r.html")[0] == 0
+    assert "who b, dose 2" in (tmp_path / "r.html").read_text()
+
+
+def test_fit_counts_dates_in_the_unit_that_is_named(cli, tmp_path):
+    rows = [f"2024-05-{k + 1:02},{np.exp(-0.1 * k):.12g}" for k in range(30)]
+    (tmp_path / "daily.csv").write_text("\n".join(["date,x", *rows]))
+    arguments = ("fit", "daily.csv", "--basis", "poly:1", "--out", "m.json")
+    status, out, _ = cli(*arguments, "--time-unit", "day")
+    assert status == 0
+    assert "t = 0 … 29 days" in out
+    assert cindy.load(tmp_path / "m.json").coef[1, 0] == pytest.approx(-0.1, rel=1e-3)
+    assert cli("report", "m.json", "daily.csv", "--time-unit", "day", "--out", "r.html")[0] == 0
+    assert "must be one of second, minute" in cli(*arguments, "--time-unit", "dya")[2]
+
+
+def test_fit_corrects_a_delay(cli, tmp_path):
+    t = 0.05 * np.arange(200)
+    x = np.column_stack([np.cos(t), -np.sin(t - 0.02)])
+    np.savetxt(tmp_path / "late.csv", np.column_stack([t, x]), delimiter=",", header="t,q,p", comments="")
+    arguments = ("fit", "late.csv", "--basis", "poly:1", "--out", "m.json")
+    assert cli(*arguments, "--delay", "p=0.02")[0] == 0
+    corrected = cindy.Trajectory(t, x, ("q", "p"), delay={"p": 0.02})
+    expected = cindy.identify(corrected, cindy.Polynomial(1)).coef
+    np.testing.assert_allclose(cindy.load(tmp_path / "m.json").coef, expected, rtol=1e-6)
+    for wrong, told in (("p", "expected a name and a number"), ("v=1", "names 'v'"), ("p=so", "--delay")):
+        status, _, err = cli(*arguments, "--delay", wrong)
+        assert status == 2
+        assert told in err
 
 
 def test_simulate_names_the_inputs_that_are_missing_and_takes_the_name_of_their_time(cli, tmp_path):

@@ -296,6 +296,25 @@ def test_first_values_follow_a_factor_that_is_zero_elsewhere_than_its_state():
     assert told > 0.9
 
 
+@pytest.mark.parametrize(
+    ("starts", "end", "seed"),
+    [([(0.99, 0.01), (0.95, 0.05), (0.9, 0.1)], 40, 4), ([(0.99, 0.01)] * 3, 50, 7)],
+)
+def test_another_gauge_is_tried_where_the_first_needs_many_terms(starts, end, seed):
+    def sir(s):
+        return np.stack([-0.5 * s[0] * s[1], 0.5 * s[0] * s[1] - 0.2 * s[1]])
+
+    rng, t, data = np.random.default_rng(seed), np.linspace(0, end, 50), []
+    for start in starts:
+        path = solve_ivp(lambda _, s: sir(s), (0, end), start, t_eval=t, rtol=1e-10, atol=1e-12).y[1]
+        noisy = path + 0.01 * path.max() * rng.normal(size=len(t))
+        data.append(Trajectory(t, noisy[:, None], ("I",)))
+    found = cindy.identify(data, Polynomial(2), hidden=1)
+    terms = {(found.states[j], found.terms[i]) for i, j in np.argwhere(found.coef != 0)}
+    assert terms == {("I", "I w"), ("w", "I"), ("w", "I w")}
+    assert found.coef[found.terms.index("I w"), 1] == pytest.approx(-0.5, abs=0.03)
+
+
 def test_an_epidemic_is_found_from_the_infected_alone():
     """First comes I' = I w1 with six terms, which leave but noise; from its states the right five."""
     t, first = np.arange(300) * 0.25, [[0.99, 0.005, 0.005], [0.8, 0.01, 0.1]]

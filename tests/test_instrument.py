@@ -24,7 +24,8 @@ def _double_well(late: float, seed: int, *, gain: float = 0.0, clock: float = 0.
         ).sol
         at = t + clock * t**2 / (2.0 * t[-1])
         x = np.stack([path(at)[0], path(at - late)[1] * (1.0 + gain * t / t[-1])], axis=1)
-        runs.append(cindy.Trajectory(t, x + 0.01 * rng.standard_normal(x.shape), ("x", "y")))
+        noisy = x + 0.01 * rng.standard_normal(x.shape)
+        runs.append(cindy.Trajectory(t, noisy, ("x", "y"), time_unit="s"))
     return runs
 
 
@@ -36,7 +37,10 @@ def test_the_delay_that_is_told_gives_the_right_law(samples_late: float) -> None
     assert len(told) == 1
     assert told[0].values["state"] == "y"
     assert told[0].values["delay"] == pytest.approx(samples_late * STEP, abs=4 * told[0].values["error"])
-    delay = {"y": told[0].values["delay"]}
+    lag = told[0].values["delay"]
+    assert " s later than" in told[0].message
+    assert f'--delay "y={lag:.3g}"' in told[0].message
+    delay = {"y": lag}
     corrected = [cindy.Trajectory(one.t, one.x, one.states, delay=delay) for one in data]
     again = cindy.identify(corrected, cindy.Polynomial(3))
     true = LAWS["double well"].coef

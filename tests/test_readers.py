@@ -84,6 +84,58 @@ def test_a_column_separates_trajectories_in_the_order_in_which_they_appear(write
     assert a.t.tolist() == [0, 2]
 
 
+@pytest.mark.parametrize(
+    ("content", "unit", "times", "length"),
+    [
+        ("date,x\n2024-05-01,1\n2024-05-02,2\n", None, [0, 86400], "s"),
+        ("date,x\n2024-05-01,1\n2024-05-02,2\n", "day", [0, 1], "day"),
+        ("date,x\n2020-01-01,1\n2024-01-01,2\n", "year", [0, 4], "year"),
+        ("time_s,x\n0,1\n90,2\n", "minute", [0, 1.5], "minute"),
+        ("day,x\n0,1\n3,2\n", "day", [0, 3], "day"),
+        ("t,x\n0,1\n3,2\n", "week", [0, 3], "week"),
+    ],
+)
+def test_dates_and_seconds_count_in_the_unit_that_is_given(write, content, unit, times, length):
+    (run,) = read(write(content), time_unit=unit)
+    assert run.t.tolist() == times
+    assert run.time_unit == length
+
+
+def test_a_step_has_the_unit_that_is_given(write):
+    (run,) = read(write("x\n1\n2\n"), dt=0.5, time_unit="hour")
+    assert (run.t.tolist(), run.time_unit) == ([0, 0.5], "hour")
+
+
+def test_several_columns_separate_trajectories_together(write):
+    path = write("who,dose,t,x\nb,1,0,1\nb,2,0,5\nb,1,1,2\na,1,0,6\n")
+    runs = read(path, by=("who", "dose"))
+    assert [run.name for run in runs] == ["who b, dose 1", "who b, dose 2", "who a, dose 1"]
+    assert [run.x[:, 0].tolist() for run in runs] == [[1, 2], [5], [6]]
+    assert runs[0].states == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("by", "told"),
+    [
+        (("run", "run"), "must be distinct"),
+        (("run", 1), r"`by`\[1\] must be a non-empty string"),
+        (7, "names"),
+        (("t", "run"), 'the column "t" cannot be a state, an input, the time and `by` at once'),
+    ],
+)
+def test_columns_that_cannot_separate_trajectories_are_refused(write, by, told):
+    with pytest.raises(DataError, match=told):
+        read(write("t,run,x\n0,1,1\n"), by=by)
+
+
+def test_all_other_levels_of_an_index_separate_trajectories():
+    pandas = pytest.importorskip("pandas")
+    levels = pandas.MultiIndex.from_product([["a", "b"], [1, 2], [0.0, 0.5]], names=["who", "dose", "t"])
+    runs = read(pandas.DataFrame({"x": np.arange(8.0)}, index=levels))
+    assert [run.name for run in runs] == ["who a, dose 1", "who a, dose 2", "who b, dose 1", "who b, dose 2"]
+    assert runs[3].x[:, 0].tolist() == [6, 7]
+
+
 def test_inputs_and_time_have_the_names_they_are_given(write):
     (one,) = read(write("s,x,force\n0,1,9\n1,2,8\n"), time="s", inputs=["force"])
     assert one.states == ("x",)
@@ -113,6 +165,13 @@ BROKEN = {
     "missing time": ("s,x\n0,1\n", {}, 'no column "t", nor one called time.*`time`'),
     "two times": ("date,hour,x\n1,0,1\n", {}, '"date" and "hour" may be times.*`time`'),
     "missing state": ("t,speed\n0,1\n", {"states": ["sped"]}, 'no column "sped". Did you mean "speed"'),
+    "a header shorter than the rows": (
+        "t,x\nNA,NA,NA\n0,1,2\n",
+        {},
+        r"line 1 read as a title, line 2 as the names\) has no column \"t\"",
+    ),
+    "times in another unit": ("t_ms,x\n0,1\n", {"time_unit": "day"}, 'has times in "ms"'),
+    "one of two missing": ("t,run,x\n0,1,1\n", {"by": ("run", "dos")}, 'no column "dos"'),
     "missing by": ("t,run,x\n0,1,1\n", {"by": "runs"}, 'no column "runs". Did you mean "run"'),
     "missing input": ("t,x\n0,1\n", {"inputs": ["u"]}, 'no column "u"'),
     "time goes back": ("t,x\n0,1\n2,2\n1,3\n", {}, 'line 4, column "t": time goes back, from 2 to 1.*`by`'),

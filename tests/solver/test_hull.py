@@ -1,12 +1,12 @@
-"""The pool of atoms: what it gives back, and what it forgets."""
+"""The pool of atoms, what it gives back and what it forgets; how often a step reads the design."""
 
 import numpy as np
 import pytest
 from tests.solver.problems import objective, region
 
 from cindy.errors import ConvergenceWarning
-from cindy.solver import Atom, conditional_gradient, oracle_for
-from cindy.solver.hull import Pool
+from cindy.solver import Atom, Region, conditional_gradient, oracle_for
+from cindy.solver.hull import Corral, Pool
 
 ORIGIN = np.zeros(5)
 
@@ -45,3 +45,23 @@ def test_on_a_thin_region_far_fewer_calls_are_needed_than_without_a_memory():
     # Five times as many are not enough without it: every iteration is a call.
     with pytest.warns(ConvergenceWarning, match="iteration limit"):
         conditional_gradient(f, forgetful, tol=1e-7, max_iter=5 * calls)
+
+
+class Counted(np.ndarray):
+    """An array that counts its matrix products."""
+
+    products = 0
+
+    def __matmul__(self, other):
+        Counted.products += 1
+        return np.asarray(self) @ other
+
+
+def test_a_step_at_the_radius_reads_the_design_once():
+    f = objective("one target")
+    oracle = oracle_for(Region(f.terms * f.targets, 0.1))
+    corral = Corral(f, oracle)
+    corral.design = corral.design.view(Counted)
+    corral.enter(oracle(corral.gradient))
+    assert corral._price > 0.0
+    assert Counted.products == 1

@@ -107,6 +107,15 @@ def test_a_row_that_couples_very_many_coefficients_is_left_to_the_linear_program
     assert type(oracle_for(Region(300, 1.0, None, np.ones((1, 300)), 0, 0))) is LinearProgram
 
 
+def test_a_row_without_bounds_joins_no_blocks():
+    laws = np.zeros((5, 60))
+    laws[0, :30] = laws[1, 30:] = 1.0
+    laws[2, [0, 30]] = laws[3, [1, 31]] = laws[4, [2, 32]] = 1.0
+    apart = np.array([0.0, 0.0, -np.inf, -np.inf, -np.inf])
+    assert type(oracle_for(Region(60, 1.0, None, laws, apart, -apart))) is Rays
+    assert type(oracle_for(Region(60, 1.0, None, laws, 0.0, 0.0))) is LinearProgram
+
+
 @st.composite
 def homogeneous(draw):
     """A region of small homogeneous blocks, some rows repeated, in all proportions."""

@@ -215,13 +215,16 @@ def report(
         list[str], typer.Argument(help="The data to compare it with: the files that were fitted, or others.")
     ],
     time: Annotated[str | None, typer.Option(help="Column of the time.")] = None,
-    by: Annotated[str | None, typer.Option(help="Column that separates trajectories.")] = None,
+    by: Annotated[
+        str | None, typer.Option(help='Columns that separate trajectories, as "subject,dose".')
+    ] = None,
+    time_unit: Annotated[str | None, typer.Option(help="Unit for dates: second, minute, hour, …")] = None,
     periodic: Annotated[str | None, typer.Option(help='Periodic axes of a field, as "x,y".')] = None,
     out: Annotated[Path, typer.Option(help="Where to write the page (HTML).")] = Path("report.html"),
 ) -> None:
     """Write the report of a saved model on its own data or on new data."""
     from cindy.cli import screen
-    from cindy.cli.commands import fields_of
+    from cindy.cli.commands import fields_of, names
     from cindy.model import unmeasured
 
     compared = cindy.load(model)
@@ -230,7 +233,11 @@ def report(
     else:
         inputs = tuple(name for name in compared.inputs if not unmeasured(name)) or None
         hold = compared.settings.get("hold", "linear")
-        runs = (cindy.read(Path(name), time, compared.states, by, inputs, hold=hold) for name in data)
+        keys = names(by, "--by")
+        runs = (
+            cindy.read(Path(name), time, compared.states, keys, inputs, hold=hold, time_unit=time_unit)
+            for name in data
+        )
         measured = list(chain.from_iterable(runs))
     with screen.working("Writing the report"):
         cindy.report.write(compared, measured, out)
@@ -303,6 +310,9 @@ def simulate(
             help="What inputs do between samples: zero, linear or band (default: as when it was fitted)."
         ),
     ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="Run whose coefficients are used, if they differ between runs.")
+    ] = None,
     periodic: Annotated[str | None, typer.Option(help='Periodic axes of a field, as "x,y".')] = None,
     out: Annotated[
         Path | None, typer.Option(help="Where to write (csv; npz for fields). (default: the screen)")
@@ -327,9 +337,9 @@ def simulate(
     times = measured.t if t is None and measured is not None else texts.times(t or "")
     with screen.working("Simulating"):
         if measured is None:
-            solution = law.simulate(start, times, v0=velocity)
+            solution = law.simulate(start, times, v0=velocity, run=run)
         else:
-            solution = law.simulate(start, times, measured.x, continued, u_t=measured.t, v0=velocity)
+            solution = law.simulate(start, times, measured.x, continued, u_t=measured.t, v0=velocity, run=run)
     if out is None:
         screen.out.file.write(as_csv(solution))
     else:

@@ -95,7 +95,7 @@ def run_fit(settings: FitSettings, config: Path | None) -> None:
     hint = ""
     if _are_fields(settings):
         settings = _for_fields(settings)
-        inputs = _names(settings.inputs, "--inputs") or ()
+        inputs = names(settings.inputs, "--inputs") or ()
         data = list(fields_of(settings.data, settings.periodic, inputs, settings.time))
         _show_fields(settings.data, data)
     else:
@@ -123,15 +123,16 @@ def run_fit(settings: FitSettings, config: Path | None) -> None:
 
 
 def _read(file: str, settings: FitSettings) -> list[Trajectory]:
-    states, inputs = _names(settings.states, "--states"), _names(settings.inputs, "--inputs")
+    states, inputs = names(settings.states, "--states"), names(settings.inputs, "--inputs")
+    by = names(settings.by, "--by")
     hold = as_hold(settings.hold or "linear", "--hold")
     with screen.working(f"Reading {file}"):
-        return read(
-            Path(file), settings.time, states, by=settings.by, inputs=inputs, dt=settings.dt, hold=hold
-        )
+        unit, dt = settings.time_unit, settings.dt
+        runs = read(Path(file), settings.time, states, by, inputs, dt=dt, hold=hold, time_unit=unit)
+        return [replace(run, delay=settings.delays()) for run in runs]
 
 
-def _names(text: str | None, option: str) -> tuple[str, ...] | None:
+def names(text: str | None, option: str) -> tuple[str, ...] | None:
     """The names of an option; None if it is not given."""
     return None if text is None else name_list(text, option)
 
@@ -140,7 +141,7 @@ def fields_of(
     files: Sequence[str], periodic: str | None, inputs: tuple[str, ...], time: str | None
 ) -> list[Field]:
     """The files as fields, whose values are read when they are needed."""
-    axes = _names(periodic, "--periodic") or ()
+    axes = names(periodic, "--periodic") or ()
     return [Field(file, periodic=axes, inputs=inputs, time=time, name=Path(file).stem) for file in files]
 
 

@@ -39,12 +39,16 @@ class FitSettings:
     data: list[str] = field(default_factory=list)
     time: str | None = _data("Column of the time (default: the one called t, time, year or date).")
     dt: float | None = _data("Time between two rows, if no column holds the time.")
-    by: str | None = _data("Column that separates trajectories.")
+    time_unit: str | None = _data(
+        "Unit for dates: second, minute, hour, day, week or year (default: second)."
+    )
+    by: str | None = _data('Column that separates trajectories, or several, as "subject,dose".')
     states: str | None = _data('Columns of the states, as "x,y" (default: all others).')
     inputs: str | None = _data('Columns of known inputs, as "u".')
     hold: str | None = _data(
         "What inputs do between samples: zero (held), linear or band (band-limited; default: linear)."
     )
+    delay: list[str] = _data('How much later than the others a column was read, as "p=0.02".', many=True)
     periodic: str | None = _data('Periodic axes of a field, as "x,y".')
     basis: str = _terms(
         '"poly:3", "pde:3,4" (degree, order), "trig:2@x,y", "fourier:1,2", joined by + and *.', "poly:2"
@@ -126,6 +130,13 @@ class FitSettings:
             given["hidden"] = _hidden(self.hidden)
         return given
 
+    def delays(self) -> dict[str, float]:
+        """By how much each column was read later than the others, in units of time."""
+        from cindy.identification import number
+
+        pairs = [_pair(text, "--delay", 'a number, as in "p=0.02"') for text in self.delay]
+        return {name: number(lag, "--delay") for name, lag in pairs}
+
     def terms(self) -> dict[str, str]:
         """Formulas of the further terms by name, from "name=formula" or a formula that is its own name."""
         terms = {}
@@ -151,12 +162,12 @@ class FitSettings:
         return parameters
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
-    """The name and the formula of a text such as "total=S + ES"."""
-    name, equals, formula = (part.strip() for part in text.partition("="))
-    if not (name and equals and formula):
-        raise DataError(f'{option} "{text}": expected a name and a formula, as in "total=S + ES".')
-    return name, formula
+def _pair(text: str, option: str, value: str = 'a formula, as in "total=S + ES"') -> tuple[str, str]:
+    """The name and the value of a text such as "total=S + ES"."""
+    name, equals, given = (part.strip() for part in text.partition("="))
+    if not (name and equals and given):
+        raise DataError(f'{option} "{text}": expected a name and {value}.')
+    return name, given
 
 
 def _hidden(text: str) -> Any:

@@ -20,7 +20,7 @@ from cindy._files import is_file
 from cindy.data.field import Field
 from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet
 from cindy.data.inputs import Hold, as_hold
-from cindy.data.moments import time_column, word_of_time
+from cindy.data.moments import checked_unit, in_unit, time_column, word_of_time
 from cindy.data.parts import (
     Lazy,
     Part,
@@ -63,23 +63,24 @@ _Names = Iterable[str] | None
 
 @overload
 def read(
-    path: Any, time: _Text = ..., states: _Names = ..., by: _Text = ..., inputs: _Names = ...,
-    *, dt: float | None = ..., hold: Hold = ..., lazy: Literal[False] = ...,
+    path: Any, time: _Text = ..., states: _Names = ..., by: _Names = ..., inputs: _Names = ...,
+    *, dt: float | None = ..., hold: Hold = ..., time_unit: _Text = ..., lazy: Literal[False] = ...,
 ) -> list[Trajectory]: ...  # fmt: skip
 @overload
 def read(
-    path: Any, time: _Text = ..., states: _Names = ..., by: _Text = ..., inputs: _Names = ...,
-    *, dt: float | None = ..., hold: Hold = ..., lazy: Literal[True],
+    path: Any, time: _Text = ..., states: _Names = ..., by: _Names = ..., inputs: _Names = ...,
+    *, dt: float | None = ..., hold: Hold = ..., time_unit: _Text = ..., lazy: Literal[True],
 ) -> Lazy: ...  # fmt: skip
 def read(
     path: Any,
     time: str | None = None,
     states: Iterable[str] | None = None,
-    by: str | None = None,
+    by: str | Iterable[str] | None = None,
     inputs: Iterable[str] | None = None,
     *,
     dt: float | None = None,
     hold: Hold = "linear",
+    time_unit: str | None = None,
     lazy: bool = False,
 ) -> list[Trajectory] | Lazy:
     """The trajectories in files or in a data frame.
@@ -90,12 +91,15 @@ def read(
         column); a pandas, polars or Dask DataFrame; or an xarray Dataset. A list of files, or a pattern
         such as "runs/*.parquet", whose files are read in the order of their names
     time: name of the column of times; by default the one with a usual name (t, time, year, date, …), or
-        the index of a DataFrame. Dates count in seconds from the first
+        the index of a DataFrame. Dates count from the first, in seconds unless `time_unit` is given
     states: names of the columns of states; by default all columns that are not used otherwise
-    by: name of a column; the rows that share a value in it are one trajectory
+    by: name of a column; the rows that share a value in it are one trajectory. With names of several
+        columns, such as ("subject", "dose"), the rows that share all of these values
     inputs: names of the columns of inputs
     dt: the constant step between rows, for data without a column of times
     hold: what the inputs do between samples: "zero", "linear" or "band"; see `Trajectory`
+    time_unit: "second", "minute", "hour", "day", "week" or "year" (of 365.25 days): the unit into which dates
+        and seconds are converted, and the unit of `dt` and of times that have none
     lazy: load a file only when it is needed, and forget it afterwards: for data larger than memory.
         Partitions of a Dask DataFrame and chunks of a Dataset are also loaded one by one; a trajectory
         then ends where its partition or chunk ends
@@ -108,16 +112,15 @@ def read(
     >>> [len(run) for run in read(table, by="run")]
     [2, 2]
     """
-    for column, argument in ((time, "time"), (by, "by")):
-        if column is not None:
-            text(column, f"read: `{argument}`")
+    keys = (by,) if isinstance(by, str) else by
     columns = _Columns(
-        time,
+        None if time is None else text(time, "read: `time`"),
         None if states is None else unique_names(states, "read: `states`"),
-        by,
+        () if keys is None else unique_names(keys, "read: `by`"),
         None if inputs is None else unique_names(inputs, "read: `inputs`"),
         None if dt is None else positive(dt, "read: `dt`"),
         as_hold(hold, "read: `hold`"),
+        None if time_unit is None else checked_unit(time_unit, "read: `time_unit`"),
     )
     files = _files(path)
     if flag(lazy, "read: `lazy`"):
@@ -168,10 +171,11 @@ class _Columns:
 
     time: str | None
     states: tuple[str, ...] | None
-    by: str | None
+    by: tuple[str, ...]
     inputs: tuple[str, ...] | None
     dt: float | None = None
     hold: Hold = "linear"
+    time_unit: str | None = None
 
     def __call__(self, source: Any) -> list[Trajectory]:
         return _trajectories(_table(source), self)
@@ -189,7 +193,7 @@ class _File:
 
     def glimpse(self, samples: int) -> list[Trajectory]:
         """The first rows alone if the format allows it; otherwise the whole file."""
-        if self.columns.by is not None or self.path.suffix.lower() not in _BEGINNINGS:
+        if self.columns.by or self.path.suffix.lower() not in _BEGINNINGS:
             return self()
         table = _BEGINNINGS[self.path.suffix.lower()](self.path, samples)
         # One level of the index may separate runs, whose rows can stand anywhere in the file.
@@ -224,10 +228,10 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
         _must_have_no_times(table, columns)
     elif time is None:
         time = _column_of_times(table)
-    if by is None and len(table.index) == 2 and time in table.index:
-        by = next(name for name in table.index if name != time)
+    if not by and time in table.index:
+        by = tuple(name for name in table.index if name != time)
     inputs = table.inputs if columns.inputs is None else columns.inputs
-    special = [name for name in (time, by) if name is not None]
+    special = [*by] if time is None else [time, *by]
     others = {*special, *inputs}
     for name in (*special, *inputs):
         table.need(name)
@@ -244,6 +248,9 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
         twice = clash[0] if clash else time
         raise DataError(f'read: the column "{twice}" cannot be a state, an input, the time and `by` at once.')
     t, unit = (None, "") if time is None else _times(table, time)
+    if columns.time_unit is not None:
+        t = None if t is None else in_unit(t, unit, columns.time_unit, table.source)
+        unit = columns.time_unit
     x = np.column_stack([table.numbers(name) for name in states])
     u = np.column_stack([table.numbers(name) for name in inputs]) if inputs else None
     # No other code holds these arrays: once they are read-only, a trajectory of all rows need not copy them.
@@ -340,17 +347,20 @@ def _times(table: Table, time: str) -> tuple[Floats, str]:
     return t, unit
 
 
-def _runs(table: Table, by: str | None) -> list[tuple[str, NDArray[np.int64] | slice]]:
+def _runs(table: Table, by: tuple[str, ...]) -> list[tuple[str, NDArray[np.int64] | slice]]:
     """The name and the rows of each trajectory, in the order in which they first occur."""
-    if by is None:
+    if not by:
         return [("", slice(0, table.rows))]
-    labels, first, inverse = np.unique(np.array(table.text(by)), return_index=True, return_inverse=True)
-    ordered = np.argsort(inverse, kind="stable")
-    groups = np.split(ordered, np.cumsum(np.bincount(inverse))[:-1])
-    return [(f"{by} {labels[k]}", groups[k]) for k in np.argsort(first)]
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for row, key in enumerate(zip(*map(table.text, by), strict=True)):
+        groups.setdefault(key, []).append(row)
+    return [
+        (", ".join(f"{column} {value}" for column, value in zip(by, key, strict=True)), np.array(rows))
+        for key, rows in groups.items()
+    ]
 
 
-_BY_DEFAULT = _Columns(None, None, None, None)
+_BY_DEFAULT = _Columns(None, None, (), None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -319,7 +319,7 @@ def must_go_on(
     time: str,
     times: Floats,
     name: str,
-    by: str | None,
+    by: tuple[str, ...],
 ) -> None:
     """Raise if the times of a run repeat or go back, name the place in the table, and say what to do."""
     back = np.flatnonzero(np.diff(times) <= 0)
@@ -329,7 +329,7 @@ def must_go_on(
     row = i + 1 if isinstance(rows, slice) else int(rows[i + 1])
     repeats = times[i] == times[i + 1]
     separate = "If the rows belong to several trajectories, name the column that separates them with `by`."
-    hints = [separate] if by is None else []
+    hints = [] if by else [separate]
     step = _step_of_rounded(times)
     if step is not None:
         hints.append(
@@ -337,7 +337,7 @@ def must_go_on(
             f"`dt={step:.6g}` in place of the column."
         )
     if repeats:
-        keys = ", ".join(f'"{key}"' for key in (by, time) if key is not None)
+        keys = ", ".join(f'"{key}"' for key in (*by, time))
         hints.append(
             "If a time was measured more than once, average the rows that share it (in pandas "
             f"table.groupby([{keys}], as_index=False).mean()), or keep one of each."

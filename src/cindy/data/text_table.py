@@ -112,7 +112,7 @@ def from_text(path: Path) -> Table:
     units = dict(zip(names, head.units, strict=True))
     counted = nameless and counts(text("index"))
     return Table(
-        source=str(path),
+        source=_source(path, lines, head.line),
         names=tuple(name for name in names[counted:] if name not in refused),
         rows=len(places),
         column=column,
@@ -122,6 +122,12 @@ def from_text(path: Path) -> Table:
         refused={name: why for name, why in refused.items() if name not in empty},
         unit=lambda name: units[name] or unit_in_name(name),
     )
+
+
+def _source(path: Path, lines: list[str], names: int) -> str:
+    """What errors call the file; a line above the names may be the header that the user meant."""
+    above = [k for k, line in enumerate(lines[: names - 1], 1) if line.strip() and not _comment(line)]
+    return f"{path} (line {above[0]} read as a title, line {names} as the names)" if above else str(path)
 
 
 def _text(path: Path) -> str:

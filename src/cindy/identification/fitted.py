@@ -113,7 +113,7 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
         *chance,
         *look.findings,
         *model.findings,
-        *_findings(look, found, model, problem.summary.skipped),
+        *_findings(request, look, found, model, problem.summary.skipped),
         *(() if look.found is None else findings_beside(request, look.motion, look.found, variance)),
         *(() if apart is None else (apart,)),
     )
@@ -231,7 +231,7 @@ def _parts_for(motion: Motion, found: Found | None) -> int:
     return motion.parts if error < 1.0 else min(finer, max(4, motion.parts))
 
 
-def _findings(look: Look, found: Found, model: Model, skipped: int) -> tuple[Finding, ...]:
+def _findings(request: Request, look: Look, found: Found, model: Model, skipped: int) -> tuple[Finding, ...]:
     """Findings on the terms, the run of the solver, unexplained motion and faults of an instrument."""
     assert look.found is not None
     motion, fitted, terms = look.motion, found.best.fitted, len(model.terms)
@@ -246,7 +246,7 @@ def _findings(look: Look, found: Found, model: Model, skipped: int) -> tuple[Fin
             "a term may be missing."
         )
         findings.append(Finding("unexplained-motion", message, {"states": names}))
-    fault = instrument_fault(motion, look.found)
+    fault = instrument_fault(motion, look.found, request.data[0].time_unit)
     return (*findings, *(() if fault is None else (fault,)))
 
 
@@ -268,7 +268,7 @@ def refined(request: Request, motion: Motion, model: Model, *, anyway: bool) -> 
     motion, found = loop.looked_at, Found(best, tuple(loop.models), loop.returned, loop.options)
     found = picked(request.selection, motion, found)
     denoised = LastPass.of(problem, motion, found, request.callback).model()
-    findings = _findings(Look(motion, found), found, denoised, problem.summary.skipped)
+    findings = _findings(request, Look(motion, found), found, denoised, problem.summary.skipped)
     return replace(denoised, findings=(*denoised.findings, *findings), settings=model.settings)
 
 

@@ -280,11 +280,11 @@ class Sought:
             law = _Law(gauged, start, loose, _law_exact(gauged, loose, self.noise))
             if best is None or law.exact.best.criterion < best.exact.best.criterion:
                 best = law
-                # With several hidden states other gauges leave no more than noise as well, and may have fewer
-                # terms. That is not tried where two starts agree on a law with no more terms than a linear
-                # one may have (benchmark: hidden).
+                # In a gauge that cannot hold the right law many terms may leave no more than noise, and in
+                # another one few. That is not tried where two starts agree on a law with no more terms than a
+                # linear one may have (benchmark: hidden).
                 linear = len(loose.best.support) <= gauged.states**2
-                if self.leaves_noise(loose) and (len(start.pins) < 2 or (loose.agreed and linear)):
+                if self.leaves_noise(loose) and loose.agreed and linear:
                     break
         return best
 

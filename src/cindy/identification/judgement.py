@@ -392,7 +392,7 @@ class _Fault:
         return change < 1.0
 
 
-def instrument_fault(motion: Motion, found: Found) -> Finding | None:
+def instrument_fault(motion: Motion, found: Found, time_unit: str) -> Finding | None:
     """A finding where a fault of an instrument explains the data better than terms do, or in their place.
 
     The test asks whether a channel is read late, a gain drifts or the clock drifts. Each fault has one column
@@ -420,10 +420,10 @@ def instrument_fault(motion: Motion, found: Found) -> Finding | None:
         delays = [fault for fault in faults if fault.distortion.kind == "late" and fault.size > 0.0]
         likely = [fault for fault in delays if fault.gain > best.gain - NEAR]
         best = max(likely, key=lambda fault: fault.gain, default=best)
-    return _finding_on(motion, best, len(found.best.support) - best.terms)
+    return _finding_on(motion, best, len(found.best.support) - best.terms, time_unit)
 
 
-def _finding_on(motion: Motion, fault: _Fault, fewer: int) -> Finding:
+def _finding_on(motion: Motion, fault: _Fault, fewer: int, time_unit: str) -> Finding:
     """The finding on a fault; fewer: how many terms fewer the law needs with it."""
     shorter = f", with {counted(fewer, 'term')} fewer" if fewer > 0 else ""
     better = (
@@ -447,9 +447,10 @@ def _finding_on(motion: Motion, fault: _Fault, fewer: int) -> Finding:
         )
         return Finding("drifting-gain", message, {"state": name, "change": fault.size, **values})
     message = (
-        f'"{name}" seems to be read {fault.interval} {"later" if fault.size > 0.0 else "earlier"} than the '
-        f'other channels. {better} Give Trajectory(…, delay={{"{name}": {fault.size:.3g}}}) if that may be '
-        "so; a hidden state causes such a lag too."
+        f'"{name}" seems to be read {fault.interval} {units_of_time(time_unit)} '
+        f"{'later' if fault.size > 0.0 else 'earlier'} than the other channels. {better} If that may be so, "
+        f'give Trajectory(…, delay={{"{name}": {fault.size:.3g}}}), or --delay "{name}={fault.size:.3g}" '
+        "to `cindy fit`; a hidden state causes such a lag too."
     )
     return Finding("late-channel", message, {"state": name, "delay": fault.size, **values})
 

@@ -387,7 +387,9 @@ def all_inputs(
         return _input_signal(u, t, len(inputs), hold)
     if runs and (run is None or f"[{run}]" not in runs):
         names = ", ".join(repr(name[1:-1]) for name in runs[:12])
-        raise DataError(f"simulate: the model has coefficients for each run; say which with run=…: {names}.")
+        raise DataError(
+            f"simulate: the model has coefficients for each run; say which with `run` (--run): {names}."
+        )
     signal = _input_signal(u, t, len(measured), hold)
     place = {name: k for k, name in enumerate(measured)}
 

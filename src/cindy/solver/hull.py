@@ -42,7 +42,7 @@ class _GrowingQR:
 
     size: number of columns
     free: (size,), the minimiser at the price 0
-    rest, tilt: (rows,), b less its projection on the columns, and Q R⁻ᵀ 1
+    rest, tilt: (rows,), b less its projection on the columns, and Q R⁻ᵀ 1; both: (2, rows), the two
     rest_squared, spread: ‖D λ − b‖² is `rest_squared` + ν² `spread`
     total: Σ λ at the price 0, which a unit of ν lowers by `spread`
     """
@@ -56,8 +56,8 @@ class _GrowingQR:
         self.free = np.zeros(0)
         self._lean: Floats | None = None
         self.rest_squared = float(target @ target)
-        self.rest = target.copy()
-        self.tilt = np.zeros(len(target))
+        self.both = np.array([target, np.zeros(len(target))])
+        self.rest, self.tilt = self.both
         self.total = self.spread = 0.0
 
     def append(self, column: Floats) -> Floats | None:
@@ -108,8 +108,8 @@ class _GrowingQR:
         # not accumulate.
         self._sides[position:k, 0] = self._target @ self._q[:, position:k]
         self._sides[:k, 1] = self._solve(np.ones(k), transposed=True)
-        self.rest = self._target - self._q[:, :k] @ self._sides[:k, 0]
-        self.tilt = self._q[:, :k] @ self._sides[:k, 1]
+        self.rest[:] = self._target - self._q[:, :k] @ self._sides[:k, 0]
+        self.tilt[:] = self._q[:, :k] @ self._sides[:k, 1]
         self.total = float(self._sides[:k, 0] @ self._sides[:k, 1])
         self.spread = float(self._sides[:k, 1] @ self._sides[:k, 1])
         self._solve_sides()
@@ -208,7 +208,7 @@ class _FactorGroup(Group):
     """A group with the QR factorisation of its atoms' products.
 
     columns: its targets, as an index of columns
-    stale, stale_tilt: whether the images of the factor's `rest` and `tilt` are out of date
+    current: how many images are up to date, of the factor's `rest` and then of its `tilt`
     record: the group's part of the last snapshot, shared by all snapshots until its weights change
     """
 
@@ -218,15 +218,11 @@ class _FactorGroup(Group):
         # Neighbouring targets are indexed by a slice, which gives a view and not a copy.
         span = slice(int(targets[0]), int(targets[-1]) + 1)
         self.columns: slice | Ints = span if len(targets) == span.stop - span.start else targets
-        self.stale = self.stale_tilt = True
+        self.current = 0
         self.record: Nonzeros | None = None
 
-    def by_target(self, stacked: Floats) -> Floats:
-        """(k, targets of the group) of a vector that holds one target after the other."""
-        return stacked.reshape(-1, len(self.targets), order="F")
-
     def delete(self, position: int) -> None:
-        self.stale = self.stale_tilt = True
+        self.current = 0
         self.factor.delete(position)
         mask = np.ones(len(self.atoms), dtype=bool)
         mask[position] = False
@@ -321,7 +317,7 @@ class Corral(Iterate):
         coordinates = group.factor.append(column)
         if coordinates is None:
             group.append(atom)
-            group.stale = group.stale_tilt = True
+            group.current = 0
         elif not self._exchange(group, atom, column, coordinates):
             return
         self._settle(number)
@@ -394,12 +390,7 @@ class Corral(Iterate):
         self.flat[indices] = self.origin[indices]
         np.add.at(self.flat, indices, nonzeros)
         for group in changed:
-            if group.stale:
-                self._images[0][:, group.columns] = self.design.T @ group.by_target(group.factor.rest)
-                group.stale = False
-            if group.stale_tilt and self._price > 0.0:
-                self._images[1][:, group.columns] = self.design.T @ group.by_target(group.factor.tilt)
-                group.stale_tilt = False
+            self._update_images(group, 2 if self._price > 0.0 else 1)
         gradient = self.gradient.reshape(self.x.shape)
         if self._price > 0.0:
             np.multiply(self._images[1], self._price, out=gradient)
@@ -412,6 +403,15 @@ class Corral(Iterate):
         if self._price > 0.0:
             self.objective += self._price**2 * sum([group.factor.spread for group in self._groups])
         self.honest = False
+
+    def _update_images(self, group: _FactorGroup, count: int) -> None:
+        """Bring the first `count` images of a group up to date; one product reads the design once."""
+        outdated = slice(group.current, count)
+        if group.current < count:
+            stacked = group.factor.both[outdated].reshape(-1, len(self.design))
+            images = (self.design.T @ stacked.T).reshape(len(self.x), -1, len(group.targets))
+            self._images[outdated, :, group.columns] = images.swapaxes(0, 1)
+            group.current = count
 
     def refresh(self) -> None:
         """Correct the point by a least-squares step on its own residual, and compute the rest from it."""

@@ -175,10 +175,10 @@ def _check_order(lower: Floats, upper: Floats) -> None:
         )
 
 
-# The nonzeros of a direction: where they are, and the values there.
-_Corner = tuple[Ints, Floats]
+# Directions of corners with equally many nonzeros, one a row: where those are, and the values there.
+_Directions = tuple[Ints, Floats]
 # The offset of a block, and its corners as places among its members with the values there.
-_Solved = tuple[Floats, list[_Corner]]
+_Solved = tuple[Floats, list[_Directions]]
 
 
 @dataclass(frozen=True)
@@ -245,19 +245,15 @@ def presolve(region: Region) -> Presolved | None:
     split = _split(region)
     if split is None:
         return None
-    corners, blocks = split
-    tied = len(corners)
+    ties, blocks = split
     origin = np.zeros(region.size)
     free = np.ones(region.size, dtype=bool)
-    for pair, _ in corners:
-        free[pair] = False
+    free[ties[0]] = False
+    corners = [ties] if ties[0].size else []
     solved: dict[tuple[int, bytes, bytes, bytes], _Solved | None] = {}
     for block in blocks:
         free[block.members] = False
-        if (
-            len(block.members) - len(block.equal) > _CORNERS.most_free
-            or len(corners) - tied > _CORNERS.most_in_all
-        ):
+        if len(block.members) - len(block.equal) > _CORNERS.most_free or len(corners) > _CORNERS.most_in_all:
             return None
         # A law for many terms gives many blocks with the same equations, which are solved once.
         if block.look not in solved:
@@ -290,10 +286,12 @@ def _solve(block: _Block) -> _Solved | None:
     if corners is None:
         return None
     places = [corner.nonzero()[0] for corner in corners]
-    return offset, [(chosen, corner[chosen]) for chosen, corner in zip(places, corners, strict=True)]
+    return offset, [
+        (chosen[None], corner[None, chosen]) for chosen, corner in zip(places, corners, strict=True)
+    ]
 
 
-def _split(region: Region) -> tuple[list[_Corner], list[_Block]] | None:
+def _split(region: Region) -> tuple[_Directions, list[_Block]] | None:
     """Step 1: the corners of ties, and the blocks of all other connected rows.
 
     None if an inequality has a bound other than zero.
@@ -304,23 +302,23 @@ def _split(region: Region) -> tuple[list[_Corner], list[_Block]] | None:
     through_zero = np.isin(region.lower, (0.0, -np.inf)) & np.isin(region.upper, (0.0, np.inf))
     if (bounded & ~region.equality & ~through_zero).any():
         return None
-    lengths = np.diff(region.matrix.indptr)
-    # A tie a x_i + b x_j = 0 has two corners in closed form: thousands of them need no elimination.
-    tie = (lengths == 2) & region.equality & (region.lower == 0)
-    ties, blocks = [], []
-    for rows, members in pieces(region.matrix)[0]:
-        if len(rows) == 1 and tie[rows[0]]:
-            ties.append(rows[0])
-            continue
-        row_numbers = rows[bounded[rows]]
-        if len(row_numbers) and len(members):
+    # A tie a x_i + b x_j = 0 of coefficients in no other row has two corners in closed form: thousands need
+    # neither elimination nor a graph.
+    matrix = region.matrix
+    named = np.bincount(matrix.indices, minlength=region.size)
+    elsewhere = abs(matrix).sign() @ (named - 1)
+    tie = (np.diff(matrix.indptr) == 2) & region.equality & (region.lower == 0) & (elsewhere == 0)
+    entries = matrix.indptr[:-1][tie][:, None] + np.arange(2)
+    pairs, values = matrix.indices[entries].astype(np.intp), matrix.data[entries]
+    directions = values[:, ::-1] * (-1.0, 1.0)
+    others, blocks = np.flatnonzero(bounded & ~tie), []
+    for rows, members in pieces(matrix[others])[0]:
+        row_numbers = others[rows]
+        if len(members):
             blocks.append(_block(region, row_numbers, members))
         elif (region.lower[row_numbers] > 0).any() | (region.upper[row_numbers] < 0).any():
-            raise InfeasibleError(f"linear row {rows[0]} has no coefficients, but must not be zero.")
-    entries = region.matrix.indptr[np.array(ties, dtype=np.intp)][:, None] + np.arange(2)
-    pairs, values = region.matrix.indices[entries].astype(np.intp), region.matrix.data[entries]
-    directions = values[:, ::-1] * (-1.0, 1.0)
-    return [*zip(pairs, directions, strict=True), *zip(pairs, -directions, strict=True)], blocks
+            raise InfeasibleError(f"linear row {row_numbers[0]} has no coefficients, but must not be zero.")
+    return (np.vstack([pairs, pairs]), np.vstack([directions, -directions])), blocks
 
 
 def _block(region: Region, row_numbers: Ints, members: Ints) -> _Block:
@@ -418,13 +416,17 @@ def _distinct(planes: Floats) -> Floats:
     return np.asarray(planes[np.sort(first)])
 
 
-def _assemble(region: Region, origin: Floats, free: Ints, corners: list[_Corner], room: float) -> Presolved:
+def _assemble(
+    region: Region, origin: Floats, free: Ints, corners: list[_Directions], room: float
+) -> Presolved:
     """Step 4: all corners as directions of unit norm, in padded arrays."""
-    longest = max([1, *(len(members) for members, _ in corners)])
-    indices = np.zeros((len(corners), longest), dtype=np.intp)
-    values = np.zeros(indices.shape)
-    for k, (members, direction) in enumerate(corners):
-        indices[k, : len(members)] = members
-        values[k, : len(members)] = direction
+    longest = max([1, *(members.shape[1] for members, _ in corners)])
+    count = sum(len(members) for members, _ in corners)
+    indices, values = np.zeros((count, longest), dtype=np.intp), np.zeros((count, longest))
+    end = 0
+    for members, directions in corners:
+        begin, end, width = end, end + len(members), members.shape[1]
+        indices[begin:end, :width] = members
+        values[begin:end, :width] = directions
     lengths = np.einsum("ij,ij->i", region.weights[indices], np.abs(values))
     return Presolved(origin, room, free, indices, values / lengths[:, None])
