@@ -157,7 +157,7 @@ def _measurement_residuals(motion: Motion, fitted: Fitted) -> list[list[Floats]]
 def _white_residuals(motion: Motion, fitted: Fitted) -> list[list[Floats]]:
     """The white residuals of each state, stretch by stretch; empty lists where S is not positive definite."""
     residuals: list[list[Floats]] = [[] for _ in range(motion.states)]
-    for white in motion.whitened(fitted):
+    for white in motion.in_time_order(fitted):
         if white is None:
             return [[] for _ in residuals]
         table = motion.table(white, fitted.law, fitted.coef)

@@ -336,12 +336,18 @@ class Motion:
             recent.whitened, recent.fitted = tuple(self._whitened(fitted)), fitted
         return iter(recent.whitened)
 
-    def _whitened(self, fitted: Fitted) -> Iterator[Whitened | None]:
+    def in_time_order(self, fitted: Fitted) -> Iterator[Whitened | None]:
+        """The same with all rows in the order of time, for whatever compares neighbouring rows."""
+        return self._whitened(fitted, in_order=True)
+
+    def _whitened(self, fitted: Fitted, in_order: bool = False) -> Iterator[Whitened | None]:
         for record, x in zip(self.records, fitted.x, strict=True):
             jacobian = fitted.law.jacobian(record.points(x), fitted.coef)
             jacobian = jacobian.reshape(*x.shape, self.states)
             forced = None if self.forcing is None else self.forcing.on(record.grid, x, jacobian)
-            linear = Linearised(record.centred(x), x, jacobian, forced)
+            # Kicks within a step tie its row to its time.
+            in_order |= forced is not None
+            linear = Linearised(record.centred(x), x, jacobian, forced, in_order)
             factors = linear.factors(fitted.variance, fitted.error)
             yield None if factors is None else Whitened(linear, factors, fitted.variance, fitted.error)
 
