@@ -201,6 +201,11 @@ class Motion:
         return sum(r.y.shape[0] * r.y.shape[1] for r in self.records)
 
     @cached_property
+    def informed(self) -> int:
+        """Number of rows less that of entries without a measurement, such as instants between samples."""
+        return self.rows - sum(int(np.count_nonzero(r.missing)) for r in self.records)
+
+    @cached_property
     def work(self) -> float:
         """Number of multiplications of the Cholesky factors of all covariances."""
         return float(sum(r.rows * ((r.grid.reach + 1) * self.states) ** 2 for r in self.records))
