@@ -296,6 +296,17 @@ def test_the_best_model_comes_back_where_none_is_better_than_chance(measured_sta
         asked(least="any")
 
 
+@pytest.mark.parametrize("rule", ["cv", "discrepancy"])
+def test_the_best_model_comes_back_where_a_rule_without_a_price_keeps_nothing(rule: str) -> None:
+    noise = np.random.default_rng(77).standard_normal((400, 2))
+    asked = partial(cindy.identify, (np.linspace(0, 10, 400), noise), Polynomial(2), selection=rule)
+    with pytest.raises(cindy.NoModelError, match='least="best"'):
+        asked()
+    model = asked(least="best")
+    assert np.count_nonzero(model.coef) == 1
+    assert "not-significant" in {finding.code for finding in model.findings}
+
+
 @pytest.mark.parametrize("seed", [2, 3])
 def test_a_model_comes_back_where_no_start_leads_to_one_with_a_term(seed: int) -> None:
     rng = np.random.default_rng(seed)

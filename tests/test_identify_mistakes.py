@@ -21,6 +21,8 @@ WRONG = {
         ([0.0, 1.0], [[1.0], [2.0]]), Polynomial(1)
     ),
     "19 rows of data cannot tell 28 terms apart": lambda: identify((T[:20], SWING.x[:20]), Polynomial(6)),
+    # Instants that are put between samples far apart hold no data.
+    "4 rows of data cannot tell 6 terms apart": lambda: identify((T[::40][:5], SWING.x[::40][:5]), "poly:2"),
     "keeps no term at all": lambda: identify(
         (T, np.random.default_rng(1).standard_normal((200, 2))), Polynomial(1)
     ),

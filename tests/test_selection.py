@@ -289,6 +289,14 @@ def test_prices_spend_the_level_over_all_candidates(terms, states, level):
     np.testing.assert_allclose(prices - prices.min(), 4.0 * np.maximum(factors - 1, 0))
 
 
+@pytest.mark.parametrize("rows", [2, 200])
+def test_a_level_below_rounding_has_a_finite_price(rows):
+    factors = np.array([0, 1, 1, 2])
+    tiny, tinier = (Significance(level).prices(rows, factors, information=1.0) for level in (1e-30, 1e-300))
+    assert np.isfinite(tinier).all()
+    assert (tinier > tiny).all()
+
+
 def test_prices_rise_with_what_the_data_say_up_to_equal_shares():
     factors, rule = np.repeat([0, 1, 1, 1, 2, 2, 2, 3, 3, 4], 3), Significance()
     equal = rule.price(5000, len(factors))

@@ -256,6 +256,23 @@ def test_outliers_neither_pass_for_noise_that_grows_nor_hide_it(cause, seed):
     assert growing(noisy, fitted)[1] == ({cause: [0, 1]} if cause else {})
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("grows", [False, True])
+def test_noisier_runs_of_larger_states_are_no_noise_that_grows_with_the_state(grows, seed):
+    data, clean = oscillator(0.0, samples=300)
+    sizes = (0.2, 1.0, 5.0)
+    runs = [Trajectory(data.t, size * clean, data.states) for size in sizes]
+    motion = Integral().motion(runs, Polynomial(1))
+    fitted = start_of(motion, motion.candidates[[2, 3]], np.ones(2), np.full(2, 1e-4))
+    [record] = motion.records
+    along = np.linspace(0.2, 1.7, 300)[:, None] if grows else 1.0
+    noise = (
+        0.02 * np.reshape(sizes, (3, 1, 1)) * along * np.random.default_rng(seed).normal(size=record.y.shape)
+    )
+    noisy = motion.part([replace(record, y=fitted.x[0] + noise)])
+    assert growing(noisy, fitted)[1] == ({"later": [0, 1]} if grows else {})
+
+
 def test_errors_hold_where_noise_is_a_share_of_the_state():
     clean = prey(np.linspace(0, 25, 500), rtol=1e-12, atol=1e-12)
     truth = {("x", "x"): 1.0, ("x", "x y"): -0.5, ("y", "y"): -1.0, ("y", "x y"): 0.5}

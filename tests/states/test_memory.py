@@ -15,7 +15,7 @@ import cindy
 from cindy import systems
 from cindy.search.loop import Met, Search
 from cindy.states import start_of
-from cindy.states.doubts import _autoregression, _by_levinson, _far_ends, autocovariance
+from cindy.states.doubts import _autoregression, _by_levinson, _far_ends, autocovariance, autoregression
 from cindy.states.likelihood import _weighed
 
 
@@ -84,6 +84,19 @@ def test_white_noise_of_a_short_record_is_not_taken_for_a_memory_by_chance() -> 
     model = cindy.identify(cindy.Trajectory(t, x + noise, lorenz.states), basis)
     assert (model.noise_memory == 1.0).all()
     assert "noise-memory" not in {one.code for one in model.findings}
+
+
+def test_the_memory_of_noise_does_not_depend_on_a_tiny_jitter_of_the_times() -> None:
+    # Rows of equal steps are mixed at the ends of a run, which would hide what neighbours have in common.
+    rng, t = np.random.default_rng(0), np.linspace(0, 10, 150)
+    noise = scipy.signal.lfilter([0.05], [1.0, -0.9], rng.standard_normal((150, 2)), axis=0)
+    x = np.column_stack([np.cos(t), -np.sin(t)]) + noise
+    likelier = []
+    for times in (t, t + 1e-9 * rng.standard_normal(150)):
+        motion = cindy.Integral().motion([cindy.Trajectory(times, x, ("x", "v"))], cindy.Polynomial(1))
+        start = start_of(motion, np.array([3, 4]), np.array([-1.0, 1.0]), np.full(2, 0.01))
+        likelier.append(autoregression(motion, start))
+    assert likelier[0] == pytest.approx(likelier[1], rel=1e-3)
 
 
 def test_white_noise_beside_a_slow_drift_is_told_from_kicks() -> None:

@@ -97,9 +97,9 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
     if look.found is not None:
         apart = runs_apart(look.motion, look.found, request.data) or _each_alone(look.motion, look.found)
     look, kicks = with_kicks(look, variance)
-    searched, chance = _required(look, request, variance, apart)
     # Step 3.
-    motion, found = look.motion, picked(request.selection, look.motion, searched)
+    found, chance = _required(look, request, variance, apart)
+    motion = look.motion
     if motion.samples < whole.samples or request.pieces.source.whole is None:
         whole = replace(whole, candidates=motion.candidates, forcing=motion.forcing)
         motion, found = confirmed(request, whole, motion, found)
@@ -142,7 +142,7 @@ def _looked(request: Request, motion: Motion, variance: Floats, options: Options
 def _required(
     look: Look, request: Request, variance: Floats, apart: Finding | None
 ) -> tuple[Found, tuple[Finding, ...]]:
-    """What was found, or with least="best" the best model that has terms; an error if there is neither.
+    """What the rule picks, or with least="best" the best model that has terms; an error if there is neither.
 
     The findings say where the model that is returned is no better than chance.
 
@@ -154,15 +154,20 @@ def _required(
             "identify: no fit converged on these data: the denoised states diverge. "
             "Give `passes=1`, another basis, or more samples."
         )
-    # A rule without a price, such as a number of terms, picks from the path whatever that is worth.
-    if len(found.best.support) or not request.selection.by_price:
-        return found, ()
+    by_price = request.selection.by_price
+    if len(found.best.support) or not by_price:
+        # A rule without a price, such as a number of terms, picks from the path whatever that is worth.
+        try:
+            return picked(request.selection, look.motion, found), ()
+        except NoModelError:
+            if request.least != "best":
+                raise
     with_terms = tuple(met for met in found.met if len(met.support))
-    if request.least == "best" and with_terms:
+    if request.least == "best" and by_price and with_terms:
         worse = with_terms[0].criterion - found.best.criterion
         return replace(found, best=with_terms[0], met=with_terms), (not_significant(worse),)
     if request.least == "best":
-        # No start led to a model with terms: the most important term alone is one.
+        # No start led to a model with terms, or the rule keeps none: the most important term alone is one.
         return picked(Terms(1), look.motion, found), (not_significant(),)
     error = request.selection.nothing_kept("identify")
     more = walk_of(look, variance) if apart is None else apart.message

@@ -390,7 +390,7 @@ def runs_apart(motion: Motion, found: Found, data: Sequence[Trajectory]) -> Find
         return None
     triangles = [triangle(np.concatenate([s.reshape(-1, s.shape[-1]) for s in own])) for own in rows.values()]
     # A row where nothing was measured has no residual, so it does not count.
-    count = motion.rows - sum(int(np.count_nonzero(record.missing)) for record in motion.records)
+    count = motion.informed
     before = _least_squares(np.concatenate(triangles))[1]
     tried = [_freed(triangles, j) for j in range(len(fitted.coef))]
     freed = [coefficient for coefficient in tried if coefficient is not None]

@@ -187,7 +187,7 @@ class Request:
 
     def price(self, motion: Motion) -> float:
         """What a coefficient must lower −2 log p by."""
-        return self.selection.price(motion.rows, len(motion.candidates))
+        return self.selection.price(motion.informed, len(motion.candidates))
 
     def variance(self, motion: Motion) -> Floats:
         """The variance of the noise of each state of the motion, estimated by the roughness of the data."""
@@ -224,7 +224,8 @@ class Request:
         """
         like, terms = self.data[0], len(self.basis.names(motion.variables))
         skipped = len(self.data) - len({int(k) for record in motion.records for k in record.source})
-        nothing = LeastSquares(np.zeros((0, terms + like.dimension)), terms, motion.rows // motion.states)
+        rows = motion.informed // int(np.count_nonzero(motion.measured))
+        nothing = LeastSquares(np.zeros((0, terms + like.dimension)), terms, rows)
         names = (like.states, like.inputs, self.basis, self.form)
         return self.pose(Summary((nothing,), ("all",), *names, motion.samples, skipped))
 
@@ -258,7 +259,7 @@ class Request:
     def _surcharge(self, motion: Motion) -> Floats:
         """(terms · states,) what the rule adds to the price of each coefficient, or takes from it."""
         factors, candidates = _factors(motion), motion.candidates
-        prices = self.selection.prices(motion.rows, factors[candidates], self._information(motion))
+        prices = self.selection.prices(motion.informed, factors[candidates], self._information(motion))
         beyond = np.zeros(len(factors))
         beyond[candidates] = prices - self.price(motion)
         return beyond
@@ -267,7 +268,7 @@ class Request:
         """By how much the rule lets prices fall where only these coefficients are still tested."""
         candidates = motion.candidates
         factors, places = _factors(motion)[candidates], np.searchsorted(candidates, tested)
-        return self.selection.spared(motion.rows, factors, self._information(motion), places, correlation)
+        return self.selection.spared(motion.informed, factors, self._information(motion), places, correlation)
 
     def _information(self, motion: Motion) -> float:
         """Sum of the squared signal-to-noise ratio over the samples, as a geometric mean over the states."""

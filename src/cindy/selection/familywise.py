@@ -48,7 +48,7 @@ def least_price(level: float, rows: int, surcharge: Floats, correlation: Floats 
     if unspent(0.0) >= 0:
         return 0.0
     # Without surcharges all tests share the level alike.
-    equal = float(stdtrit(max(rows, 2), 1.0 - level / (2 * len(surcharge))) ** 2)
+    equal = float(stdtrit(max(rows, 2), level / (2 * len(surcharge))) ** 2)
     return equal if unspent(equal) <= 0 else float(brentq(unspent, 0.0, equal))
 
 

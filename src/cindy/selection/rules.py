@@ -195,7 +195,7 @@ class Significance(Selection):
         from scipy.special import stdtrit
 
         # Two-sided, with Bonferroni's correction. With many rows Student's quantile is the normal one.
-        return float(stdtrit(max(rows, 2), 1.0 - self.level / (2 * candidates)) ** 2)
+        return float(stdtrit(max(rows, 2), self.level / (2 * candidates)) ** 2)
 
     def prices(self, rows: int, factors: Ints, information: float) -> Floats:
         surcharge = self._surcharge(factors)
@@ -232,7 +232,7 @@ class Significance(Selection):
         blocks, rows = len(regression.blocks), regression.total.rows
         # Few blocks give poor errors. Below the limit rows are taken as independent instead.
         freedom = blocks - 1 if blocks >= EFFORT.rules_few_blocks else max(rows - regression.independent, 1)
-        return float(stdtrit(freedom, 1.0 - self.level / (2 * np.prod(regression.shape))))
+        return -float(stdtrit(freedom, self.level / (2 * np.prod(regression.shape))))
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,15 @@ measurements in units of the noise of their own trajectory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy.states.fitting import FEW_ROWS
 from cindy.states.linearised import Forcing
 from cindy.states.motion import Fitted, Motion
@@ -157,7 +157,7 @@ def _measurement_residuals(motion: Motion, fitted: Fitted) -> list[list[Floats]]
 def _white_residuals(motion: Motion, fitted: Fitted) -> list[list[Floats]]:
     """The white residuals of each state, stretch by stretch; empty lists where S is not positive definite."""
     residuals: list[list[Floats]] = [[] for _ in range(motion.states)]
-    for white in motion.whitened(fitted):
+    for white in motion.in_time_order(fitted):
         if white is None:
             return [[] for _ in residuals]
         table = motion.table(white, fitted.law, fitted.coef)
@@ -358,38 +358,30 @@ def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, dict[str, list[int]
         sooner  (1 − s)²    noise that falls along the runs, as of a sensor that settles
 
     where s is the time since the run began, in units of the longest run. ρ and g minimise −2 log p of the
-    residuals ê, ρ over a grid. 1 + ρ g is divided by its mean, since alone it can reach the value that marks
-    a missing measurement.
+    residuals ê, ρ over a grid and σ² by run, as runs of larger states and more noise look like noise that
+    grows with the state. 1 + ρ g is divided by its mean, since alone it can reach `MISSING`.
     """
-    pairs = list(zip(motion.records, fitted.x, strict=True))
-    since = [
-        np.broadcast_to(s[..., None], x.shape) for s, x in zip(since_start(motion), fitted.x, strict=True)
-    ]
-    causes = {
-        "state": [x**2 for _, x in pairs],
-        "later": [s**2 for s in since],
-        "sooner": [(1.0 - s) ** 2 for s in since],
-    }
-    spreads, states = [record.spread.copy() for record, _ in pairs], dict[str, list[int]]()
+
+    def table(values: Iterable[NDArray[Any]]) -> NDArray[Any]:
+        whole = [np.broadcast_to(v, x.shape) for v, x in zip(values, fitted.x, strict=True)]
+        return np.concatenate([v.reshape(-1, motion.states) for v in whole])
+
+    x, since = table(fitted.x), table(s[..., None] for s in since_start(motion))
+    causes = {"state": x**2, "later": since**2, "sooner": (1.0 - since) ** 2}
+    spread = table(record.spread for record in motion.records)
+    noise = (table(record.y for record in motion.records) - x) ** 2 / spread
+    measured = ~table(record.missing for record in motion.records)
+    runs = table(record.source[:, None, None] for record in motion.records)
+    states = dict[str, list[int]]()
     for j in range(motion.states):
-        measured = [~record.missing[..., j] for record, _ in pairs]
-
-        def column(
-            values: Sequence[Floats], j: int = j, measured: list[NDArray[np.bool_]] = measured
-        ) -> Floats:
-            return np.concatenate([v[..., j][m] for v, m in zip(values, measured, strict=True)])
-
-        noise = column([(record.y - x) ** 2 / record.spread for record, x in pairs])
-        cause, ratio, mean = _growth(noise, {name: column(values) for name, values in causes.items()})
-        if not ratio:
-            continue
-        states.setdefault(cause, []).append(j)
-        for spread, m, values in zip(spreads, measured, causes[cause], strict=True):
-            grown = spread[..., j] * (1.0 + ratio * values[..., j]) / mean
-            spread[..., j][m] = np.minimum(grown, _DOUBT.noisiest * MISSING)[m]
-    if not states:
-        return motion, {}
-    records = [replace(record, spread=new) for (record, _), new in zip(pairs, spreads, strict=True)]
+        at = measured[:, j], j
+        cause, ratio, mean = _growth(noise[at], runs[at], {name: g[at] for name, g in causes.items()})
+        if ratio:
+            states.setdefault(cause, []).append(j)
+            grown = spread[at] * (1.0 + ratio * causes[cause][at]) / mean
+            spread[at] = np.minimum(grown, _DOUBT.noisiest * MISSING)
+    parts = np.split(spread, np.cumsum([len(x.reshape(-1, motion.states)) for x in fitted.x])[:-1])
+    records = [replace(r, spread=p.reshape(r.y.shape)) for r, p in zip(motion.records, parts, strict=True)]
     return motion.part(records), states
 
 
@@ -407,16 +399,24 @@ def since_start(motion: Motion) -> list[Floats]:
     return [np.asarray(s / longest) for s in since]
 
 
-def _growth(noise: Floats, causes: Mapping[str, Floats]) -> tuple[str, float, float]:
+def _growth(noise: Floats, runs: Ints, causes: Mapping[str, Floats]) -> tuple[str, float, float]:
     """What the noise grows with, the ratio ρ, and the mean of 1 + ρ g; ρ is 0 where noise does not grow."""
     best = ("", 0.0, 1.0)
     if len(noise) < _DOUBT.few or not noise.any():
         return best
-    least = float(tailed_deviance(noise, np.ones((1, len(noise))))[0]) - _DOUBT.clearly
+    numbers, own, counts = np.unique(runs, return_inverse=True, return_counts=True)
+    # Runs with few measurements share one σ².
+    own = np.where(counts[own] < _DOUBT.few, len(numbers), own)
+    groups = [group for k in np.unique(own) if noise[group := own == k].any()]
+
+    def deviance_of(shapes: Floats) -> Floats:
+        return np.asarray(sum(tailed_deviance(noise[g], shapes[:, g]) for g in groups))
+
+    least = float(deviance_of(np.ones((1, len(noise))))[0]) - _DOUBT.clearly
     for name, values in causes.items():
         ratios = _GROWTH / max(float(np.mean(values)), 1e-300)
         shapes = 1.0 + ratios[:, None] * values
-        deviance = tailed_deviance(noise, shapes)
+        deviance = deviance_of(shapes)
         place = int(np.argmin(deviance))
         if deviance[place] < least:
             least, best = deviance[place], (name, float(ratios[place]), float(np.mean(shapes[place])))

@@ -377,21 +377,23 @@ class Linearised:
     x: (stretches, samples, states)
     jacobian: (stretches, samples, states, states)
     forced: how kicks reach the rows; None if each row has an independent model error
+    in_order: whether the rows stay in the order of time; otherwise they are mixed at the ends
     """
 
     record: Record
     x: Floats
     jacobian: Floats
     forced: Forced | None = None
+    in_order: bool = False
 
     @property
     def grid(self) -> Grid:
-        """The grid of the rows whose covariance is factorised; not mixed at the ends with `forced`."""
-        return self.record.grid.narrow if self.forced is None else self.record.grid
+        """The grid of the rows whose covariance is factorised."""
+        return self.record.grid if self.in_order else self.record.grid.narrow
 
     def turned(self, rows: Floats, *, back: bool = False) -> Floats:
         """Rows (stretches, rows, …) mixed at the ends as their covariance is, or mixed back. Overwritten."""
-        return rows if self.forced is not None else self.record.grid.turned(rows, back=back)
+        return rows if self.in_order else self.record.grid.turned(rows, back=back)
 
     @cached_property
     def target(self) -> Floats:

@@ -201,6 +201,11 @@ class Motion:
         return sum(r.y.shape[0] * r.y.shape[1] for r in self.records)
 
     @cached_property
+    def informed(self) -> int:
+        """Number of rows less that of entries without a measurement, such as instants between samples."""
+        return self.rows - sum(int(np.count_nonzero(r.missing)) for r in self.records)
+
+    @cached_property
     def work(self) -> float:
         """Number of multiplications of the Cholesky factors of all covariances."""
         return float(sum(r.rows * ((r.grid.reach + 1) * self.states) ** 2 for r in self.records))
@@ -336,12 +341,18 @@ class Motion:
             recent.whitened, recent.fitted = tuple(self._whitened(fitted)), fitted
         return iter(recent.whitened)
 
-    def _whitened(self, fitted: Fitted) -> Iterator[Whitened | None]:
+    def in_time_order(self, fitted: Fitted) -> Iterator[Whitened | None]:
+        """The same with all rows in the order of time, for whatever compares neighbouring rows."""
+        return self._whitened(fitted, in_order=True)
+
+    def _whitened(self, fitted: Fitted, in_order: bool = False) -> Iterator[Whitened | None]:
         for record, x in zip(self.records, fitted.x, strict=True):
             jacobian = fitted.law.jacobian(record.points(x), fitted.coef)
             jacobian = jacobian.reshape(*x.shape, self.states)
             forced = None if self.forcing is None else self.forcing.on(record.grid, x, jacobian)
-            linear = Linearised(record.centred(x), x, jacobian, forced)
+            # Kicks within a step tie its row to its time.
+            in_order |= forced is not None
+            linear = Linearised(record.centred(x), x, jacobian, forced, in_order)
             factors = linear.factors(fitted.variance, fitted.error)
             yield None if factors is None else Whitened(linear, factors, fitted.variance, fitted.error)
 
