@@ -222,19 +222,22 @@ def test_noise_that_grows_with_the_state_is_seen_and_weighed():
     assert any("grows with the state" in sentence for sentence in model.warnings)
 
 
+TAILS = (16.0, 4.0, 2.0, 1.0)
+
+
 @pytest.mark.parametrize("tail", [1.0, 3.0, np.inf])
 def test_noise_with_tails_has_the_likelihood_of_an_independent_maximiser(tail):
     rng = np.random.default_rng(3)
     shapes = np.array([np.ones(400), np.linspace(0.1, 3.0, 400)])
     law = norm() if tail == np.inf else student(tail)
     noise = 0.3 * np.sqrt(shapes[1]) * law.rvs(size=400, random_state=rng)
-    for shape, found in zip(shapes, tailed_deviance(noise**2, shapes), strict=True):
+    for shape, found in zip(shapes, tailed_deviance(noise**2, shapes, TAILS), strict=True):
 
         def deviance(log_scale, law, shape=shape):
             size = np.exp(log_scale) * np.sqrt(shape)
             return -2.0 * np.sum(law.logpdf(noise / size) - np.log(size))
 
-        laws = [norm, *map(student, (16.0, 4.0, 2.0, 1.0))]
+        laws = [norm, *map(student, TAILS)]
         best = min(minimize_scalar(deviance, (-3.0, 0.0), args=(law,)).fun for law in laws)
         assert found == pytest.approx(best, abs=0.1)
 
