@@ -3,7 +3,7 @@
 import os
 import signal
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,7 @@ import pytest
 import cindy
 from cindy.data import Lazy
 from cindy.errors import DataError, WorkerError
-from cindy.search import large
-from cindy.selection import EFFORT
+from cindy.selection import trying
 from cindy.summary.executor import map_in_order, workers
 
 BASIS = cindy.Polynomial(2)
@@ -95,12 +94,12 @@ def test_states_are_fitted_to_data_that_are_loaded_in_parts_with_the_same_bits_a
         assert getattr(spread, name).tobytes() == getattr(serial, name).tobytes()
 
 
-def test_a_law_found_on_a_part_of_the_data_is_confirmed_on_all_by_any_executor(monkeypatch):
+def test_a_law_found_on_a_part_of_the_data_is_confirmed_on_all_by_any_executor():
     data = noisy(4)
     whole = cindy.identify(data, LINES)
-    monkeypatch.setattr(large, "EFFORT", replace(EFFORT, large_enough=500))
-    serial = cindy.identify(data, LINES)
-    backwards = cindy.identify(data, LINES, executor=Backwards())
+    with trying(large_enough=500):
+        serial = cindy.identify(data, LINES)
+        backwards = cindy.identify(data, LINES, executor=Backwards())
     assert agree_on_the_motion(serial, whole)
     assert backwards.coef.tobytes() == serial.coef.tobytes()
     assert backwards.covariance.tobytes() == serial.covariance.tobytes()

@@ -11,8 +11,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from cindy import Discrete, Integral, Polynomial, Trajectory, fix, identify, load, tie
-from cindy.search import large
-from cindy.selection import EFFORT
+from cindy.selection import trying
 from cindy.states import grid_of, growing, start_of, without_outliers
 from cindy.states.doubts import memory, tailed_deviance
 from cindy.states.linearised import Linearised
@@ -167,13 +166,13 @@ def test_constraints_hold_and_the_gap_is_that_of_the_fitted_rows():
     assert 0.0 <= model.gap < 1e-2
 
 
-def test_much_data_are_confirmed_after_a_part_of_them(monkeypatch):
-    monkeypatch.setattr(large, "EFFORT", replace(EFFORT, large_enough=2000))
+def test_much_data_are_confirmed_after_a_part_of_them():
     t = np.linspace(0, 12, 400)
     x = np.stack([np.cos(2 * t), -2 * np.sin(2 * t)], axis=1)
     rng = np.random.default_rng(0)
     data = [Trajectory(t, x + 0.01 * rng.normal(size=x.shape), ("x", "v")) for _ in range(20)]
-    model = identify(data, Polynomial(2), passes=None)
+    with trying(large_enough=2000):
+        model = identify(data, Polynomial(2), passes=None)
     assert np.flatnonzero(model.coef).tolist() == [3, 4]
     off = np.abs(model.coef.ravel()[[3, 4]] - [-4.0, 1.0])
     assert (off < 4 * model.coef_error.ravel()[[3, 4]]).all()

@@ -9,8 +9,7 @@ from scipy.linalg import block_diag, expm
 from cindy import Custom, DataError, Integral, Model, NoModelError, Polynomial, Trajectory, identify, load
 from cindy.model import Solution, band, densities
 from cindy.model.ensemble import RandomPath, many_paths
-from cindy.search import large
-from cindy.selection import EFFORT
+from cindy.selection import trying
 from cindy.states import Diffusion, Fitted, Forcing, fit_states, start_of, with_unknown_sizes
 from cindy.states.determinants import inverse_at_samples, inverse_at_steps, inverse_blocks
 from cindy.states.likelihood import log_volume
@@ -214,14 +213,14 @@ def test_an_ornstein_uhlenbeck_process_gives_its_drift_and_its_kicks(noise):
     assert [one.code for one in model.findings] == ["random-forcing"]
 
 
-def test_much_kicked_data_have_the_errors_of_a_fit_to_all_of_them(monkeypatch):
+def test_much_kicked_data_have_the_errors_of_a_fit_to_all_of_them():
     data = [
         kicked(lambda t, x: x - x**3, [0.5], [1.0], step=0.05, samples=400, seed=seed, noise=0.02)
         for seed in range(20)
     ]
     whole = identify(data, Polynomial(3))
-    monkeypatch.setattr(large, "EFFORT", replace(EFFORT, large_enough=2000, large_fewest=2000))
-    confirmed = identify(data, Polynomial(3))
+    with trying(large_enough=2000, large_fewest=2000):
+        confirmed = identify(data, Polynomial(3))
     assert np.flatnonzero(confirmed.coef).tolist() == [1, 3]
     np.testing.assert_allclose(confirmed.coef_error[[1, 3]], whole.coef_error[[1, 3]], rtol=0.1)
     np.testing.assert_allclose(confirmed.coef[[1, 3]], whole.coef[[1, 3]], atol=whole.coef_error[1, 0])

@@ -2,8 +2,8 @@
 
 `identify_with_states` goes through the steps of every such model:
 
-1. Find the law on a part of the data, among the likely candidates (`search`). If the samples are too far
-   apart for the law that was found, divide the steps and search again.
+1. Find the law on a part of the data (`_some_of`), among the likely candidates (`_screened`). If the samples
+   are too far apart for the law that was found, divide the steps and search again.
 2. Search once more where the noise is not as was assumed (`second_look`), and test for random kicks
    (`with_kicks`).
 3. Let a rule without a price pick at the denoised states (`picked`), and confirm the law on all data.
@@ -51,16 +51,14 @@ from cindy.search import (
     picked,
     rows_by_run,
     runs_apart,
-    screened,
     search,
     solve_with_samples,
-    some_of,
     stepped_down,
     walk_of,
     with_kicks,
 )
-from cindy.selection import EFFORT, Terms
-from cindy.states import Fitted, Motion, quadrature_error, start_of
+from cindy.selection import EFFORT, Supports, Terms
+from cindy.states import Fitted, Motion, drift_of_data, first_objective, quadrature_error, start_of
 
 __all__ = ["identify_with_states", "refined"]
 
@@ -123,7 +121,7 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
 def _looked(request: Request, motion: Motion, variance: Floats, options: Options) -> tuple[Motion, Look]:
     """The motion of all data, and what the searches find in a part of them."""
     # Step 1. Terms and steps are found on a part of much data, and later confirmed on all of them.
-    whole, part = motion, screened(some_of(motion, request.seed), options, variance)
+    whole, part = motion, _screened(_some_of(motion, request.seed), options, variance)
     found = search(part, options, variance)
     while found is not None and (parts := _parts_for(part, found)) > part.parts:
         # Samples are too far apart for the law that was found: errors of its integrals would be explained by
@@ -131,12 +129,56 @@ def _looked(request: Request, motion: Motion, variance: Floats, options: Options
         # changed, more of them may be needed.
         finer = request.motion(instants=parts)
         assert finer is not None
-        whole, part = finer, replace(some_of(finer, request.seed), candidates=part.candidates)
+        whole, part = finer, replace(_some_of(finer, request.seed), candidates=part.candidates)
         start = start_of(part, found.best.support, found.best.fitted.coef, variance)
         found = search(part, found.options, variance, start)
     if found is not None and len(part.candidates) == len(motion.candidates):
         found = stepped_down(part, found, variance)
     return whole, look_again(Look(part, found), variance)
+
+
+def _some_of(motion: Motion, seed: int) -> Motion:
+    """Stretches spread over the data, some 20,000 samples at most; all data if there are not many more.
+
+    seed: of the draw of where the first stretch lies
+    """
+    enough = max(
+        min(EFFORT.large_enough, int(EFFORT.large_work / max(len(motion.candidates), 1) ** 2)),
+        EFFORT.large_fewest,
+    )
+    if motion.samples <= 1.5 * enough:
+        return motion
+    # Stretches are evenly spread from a random place on, as the beginnings of runs are often transients.
+    share, offset = enough / motion.samples, np.random.default_rng(seed).random()
+    records, before, taken = [], 0, 0
+    for record in motion.records:
+        number = np.arange(before, before + record.stretches)
+        before += record.stretches
+        keep = np.flatnonzero(np.floor((number + 1) * share + offset) > np.floor(number * share + offset))
+        taken += len(keep)
+        if len(keep):
+            records.append(record.part(keep))
+    return motion.part(records) if taken else motion
+
+
+def _screened(motion: Motion, options: Options, variance: Floats) -> Motion:
+    """The motion with the candidates that are likely at measured states, where there are very many."""
+    if len(motion.candidates) <= EFFORT.large_many:
+        return motion
+    loop = Search(motion, options)
+    form = loop.form((first_objective(motion, drift_of_data(motion, variance)),))
+    supports = replace(Supports.of_form(form, options.prices(loop.columns, likelihood=True)), known=False)
+    result, path = loop.path(form)
+    best = supports.best(path, most=EFFORT.large_likely)
+    likely: Ints = np.flatnonzero(result.x) if best is None else best.support
+    # Constraints may need terms that explain nothing by themselves.
+    likely = np.union1d(likely, supports.required)
+    if best is not None:
+        gain = supports.gains(best)
+        likely = np.union1d(likely, np.argsort(-gain)[: max(EFFORT.large_likely - len(likely), 0)])
+    # Candidates that equalities connect enter together.
+    whole = np.flatnonzero(np.isin(supports.group, supports.group[likely]))
+    return replace(motion, candidates=motion.candidates[whole])
 
 
 def _required(

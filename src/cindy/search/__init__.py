@@ -1,7 +1,7 @@
 """The search for a law: the one loop, its starts, its moves, and a second look at the noise."""
 
 from cindy.search.beside_the_law import findings_beside, rows_by_run, runs_apart
-from cindy.search.large import BLOCKS, WhiteSums, confirmed, screened, some_of
+from cindy.search.large import BLOCKS, WhiteSums, confirmed
 from cindy.search.loop import Loop, Met, Search, white_candidates
 from cindy.search.parametric import (
     picked_with_parameters,
@@ -42,11 +42,9 @@ __all__ = [
     "plain_motion",
     "rows_by_run",
     "runs_apart",
-    "screened",
     "search",
     "search_with_parameters",
     "solve_with_samples",
-    "some_of",
     "stepped_down",
     "values_of",
     "walk_of",

@@ -1,14 +1,14 @@
-"""Much data and many terms: a law is found in a part of the data, and confirmed on all of them.
+"""Much data: a law that was found in a part of them is confirmed on all.
 
-1. `some_of` picks stretches spread over the data, `screened` the candidates that are likely at measured
-   states.
-2. The search runs on these.
-3. `confirmed` fits the law to all data, piece by piece. Given coefficients, noise and model error, the pieces
-   are independent: the states of each are fitted, and the white rows of all candidates at them become a
-   triangle, in parallel if there is an executor. The triangles are added up in the order of the data, so that
-   the result does not depend on who worked on which piece.
+Given coefficients, noise and model error, the pieces of the data are independent:
 
-Step 3 costs a fit of the states and a triangle of all candidates, once for every pass over the data.
+1. The states of each piece are fitted, and the white rows of all candidates at them become a triangle, in
+   parallel if there is an executor.
+2. The triangles are added up in the order of the data, so that the result does not depend on who worked on
+   which piece.
+3. Terms are chosen on the sum, and 1 and 2 repeated if they differ from those of the part.
+
+This costs a fit of the states and a triangle of all candidates, once for every pass over the data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from cindy._arrays import Floats, Ints
+from cindy._arrays import Ints
 from cindy.data import Part, Trajectory, same_variables
 from cindy.errors import DataError
 from cindy.formulation import Formulation
@@ -27,64 +27,11 @@ from cindy.least_squares import LeastSquares, triangle
 from cindy.search.loop import Loop, Met, Search
 from cindy.search.request import Options, Pieces, Request
 from cindy.search.starts import Found
-from cindy.selection import EFFORT, Supports
-from cindy.states import (
-    LEVELS,
-    Fitted,
-    Motion,
-    blurred_terms,
-    drift_of_data,
-    first_objective,
-    states_under,
-)
+from cindy.selection import EFFORT
+from cindy.states import LEVELS, Fitted, Motion, blurred_terms, states_under
 from cindy.summary import map_in_order
 
-__all__ = ["BLOCKS", "WhiteSums", "confirmed", "screened", "some_of"]
-
-
-def some_of(motion: Motion, seed: int) -> Motion:
-    """Stretches spread over the data, some 20,000 samples at most; all data if there are not many more.
-
-    seed: of the draw of where the first stretch lies
-    """
-    enough = max(
-        min(EFFORT.large_enough, int(EFFORT.large_work / max(len(motion.candidates), 1) ** 2)),
-        EFFORT.large_fewest,
-    )
-    if motion.samples <= 1.5 * enough:
-        return motion
-    # Stretches are evenly spread from a random place on, as the beginnings of runs are often transients.
-    share, offset = enough / motion.samples, np.random.default_rng(seed).random()
-    records, before, taken = [], 0, 0
-    for record in motion.records:
-        number = np.arange(before, before + record.stretches)
-        before += record.stretches
-        keep = np.flatnonzero(np.floor((number + 1) * share + offset) > np.floor(number * share + offset))
-        taken += len(keep)
-        if len(keep):
-            records.append(record.part(keep))
-    return motion.part(records) if taken else motion
-
-
-def screened(motion: Motion, options: Options, variance: Floats) -> Motion:
-    """The motion with the candidates that are likely at measured states, where there are very many."""
-    if len(motion.candidates) <= EFFORT.large_many:
-        return motion
-    loop = Search(motion, options)
-    form = loop.form((first_objective(motion, drift_of_data(motion, variance)),))
-    supports = replace(Supports.of_form(form, options.prices(loop.columns, likelihood=True)), known=False)
-    result, path = loop.path(form)
-    best = supports.best(path, most=EFFORT.large_likely)
-    likely: Ints = np.flatnonzero(result.x) if best is None else best.support
-    # Constraints may need terms that explain nothing by themselves.
-    likely = np.union1d(likely, supports.required)
-    if best is not None:
-        gain = supports.gains(best)
-        likely = np.union1d(likely, np.argsort(-gain)[: max(EFFORT.large_likely - len(likely), 0)])
-    # Candidates that equalities connect enter together.
-    whole = np.flatnonzero(np.isin(supports.group, supports.group[likely]))
-    return replace(motion, candidates=motion.candidates[whole])
-
+__all__ = ["BLOCKS", "WhiteSums", "confirmed"]
 
 BLOCKS = 50
 """Blocks of white rows whose scatter gives standard errors, as in `accumulate`."""
