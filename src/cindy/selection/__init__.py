@@ -3,18 +3,9 @@
 from cindy.selection.candidates import Candidates, Judged
 from cindy.selection.choice import Choice, choose, within_radius
 from cindy.selection.effort import EFFORT, Effort, trying
-from cindy.selection.familywise import correlated_tests
 from cindy.selection.orders import Rival, eliminated, equation_by_equation, recombined, regrown, rivals
-from cindy.selection.rules import (
-    BIC,
-    Beyond,
-    CrossValidation,
-    Discrepancy,
-    Gap,
-    Selection,
-    Significance,
-    Terms,
-)
+from cindy.selection.prices import BIC, Selection, Significance, correlated_tests
+from cindy.selection.rules import Beyond, CrossValidation, Discrepancy, Gap, Terms
 from cindy.selection.supports import SupportFit, Supports
 
 __all__ = [

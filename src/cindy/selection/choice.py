@@ -19,7 +19,7 @@ from cindy.problem import StandardForm
 from cindy.regression import Refit
 from cindy.selection.candidates import Candidates
 from cindy.selection.effort import EFFORT
-from cindy.selection.rules import Selection
+from cindy.selection.prices import Selection
 from cindy.solver import Correction, Direct, Region, Result, Step, conditional_gradient, oracle_for
 
 __all__ = ["Choice", "choose", "within_radius"]

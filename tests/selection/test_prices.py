@@ -6,7 +6,7 @@ from scipy.stats import multivariate_normal, norm
 
 from cindy.least_squares import Rows
 from cindy.selection import Significance
-from cindy.selection.familywise import _both, correlated_tests, least_price
+from cindy.selection.prices import _both, correlated_tests, least_price
 from cindy.selection.supports import Supports
 
 MANY = 10**7
