@@ -5,11 +5,11 @@ import pytest
 
 from cindy.basis import Polynomial
 from cindy.calculus import apply_alike, without_polynomials
-from cindy.data.time_scales import noise_level, periods
+from cindy.data.time_scales import half_period, noise_level, periods
 from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.formulation import Differential, Discrete, Formulation, Integral, formulation_from_dict
-from cindy.formulation.scales import derivative_window, half_period, split, window_length
+from cindy.formulation.scales import derivative_window, split
 from cindy.summary.accumulation import accumulate
 
 RULE = {"degree": 8, "half_width": 4, "feedback": 0.0}
@@ -213,17 +213,17 @@ def test_settings_that_make_no_sense_are_refused(make, message):
 
 def test_a_short_trajectory_stays_whole_and_a_long_oscillation_is_cut_into_one_and_a_half_periods():
     t = np.linspace(0, 2 * np.pi, 100)
-    assert window_length([oscillator(1, t)], len(t), least=3) == 0
+    assert Integral().with_window([oscillator(1, t)], len(t)).window == 0
     long = np.linspace(0, 40 * np.pi, 4000)
-    assert half_period([oscillator(1, long)], least=3) == pytest.approx(100, rel=0.1)
-    window = window_length([oscillator(1, long)], len(long), least=3)
+    assert half_period([oscillator(1, long)]) == pytest.approx(100, rel=0.1)
+    window = Integral().with_window([oscillator(1, long)], len(long)).window
     assert window == pytest.approx(min(300, len(long) / 12), rel=0.1)
 
 
 def test_a_run_at_rest_has_no_part_in_the_period_of_the_others():
     long = np.linspace(0, 40 * np.pi, 4000)
     still = Trajectory(long, np.full((4000, 2), 0.5), oscillator(1, long).states)
-    assert half_period([oscillator(1, long), still], least=3) == pytest.approx(100, rel=0.1)
+    assert half_period([oscillator(1, long), still]) == pytest.approx(100, rel=0.1)
 
 
 def test_noise_about_the_mean_is_not_taken_for_motion():

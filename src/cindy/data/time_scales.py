@@ -25,6 +25,13 @@ LOOK_SAMPLES = 4000
 class _Look:
     """Settings of these estimates."""
 
+    few_periods: float = 3.0
+    """Oscillations from which their period is known. As the length of the windows of the integral form hangs
+    on it: with 1 errors are larger by 8 %, with 9 smaller by 2 %, but a chaotic solution of nine oscillations
+    is not a smooth function of its initial state (benchmark: constants)."""
+    shortest: int = 24
+    """Fewest samples in half a period; with 72 errors are smaller by 5 %, with 8 the same (benchmark:
+    constants)."""
     often: float = 0.5
     """Share of the samples of the most often measured state, from which another state is measured often."""
     most: int = 300
@@ -57,6 +64,23 @@ def periods(segment: Trajectory) -> float:
         side = np.sign(column[np.abs(column) > band])
         crossings = max(crossings, int(np.count_nonzero(np.diff(side))))
     return crossings / 2
+
+
+def half_period(segments: Sequence[Trajectory]) -> int:
+    """Samples in half a period, over which a solution is a smooth function of its initial state.
+
+    Errors grow exponentially along a chaotic orbit, but only by a factor of order one in half a period. The
+    result is 0 if the data have fewer than three periods.
+    """
+    segments = [segment.part(0, min(len(segment), LOOK_SAMPLES)) for segment in segments if len(segment) > 2]
+    if not segments:
+        return 0
+    turns = np.array([periods(segment) for segment in segments])
+    lengths = np.array([len(segment) for segment in segments], dtype=float)
+    if np.median(turns) < _LOOK.few_periods:
+        return 0
+    moves = turns > 0
+    return max(round(float(np.median(lengths[moves] / turns[moves])) / 2), _LOOK.shortest)
 
 
 def noise_level(segment: Trajectory) -> Floats:

@@ -2,7 +2,7 @@
 
 from cindy.formulation.base import Differential, Discrete, Formulation, Weak, formulation_from_dict
 from cindy.formulation.integral import Integral
-from cindy.formulation.scales import feedback_of_model, half_period
+from cindy.formulation.scales import feedback_of_model
 
 __all__ = [
     "Differential",
@@ -12,5 +12,4 @@ __all__ = [
     "Weak",
     "feedback_of_model",
     "formulation_from_dict",
-    "half_period",
 ]

@@ -1,4 +1,4 @@
-"""Settings of formulations that follow from the data: windows, local polynomials, and the drift of noise."""
+"""Settings of formulations that follow from the data: local polynomials, and the drift of noise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cindy._arrays import Floats, Ints
 from cindy.basis import Basis
 from cindy.calculus import Operator, derivative_weights, interval_weights
-from cindy.data import LOOK, LOOK_SAMPLES, Trajectory, noise_level, periods, some_segments
+from cindy.data import LOOK, LOOK_SAMPLES, Trajectory, noise_level, some_segments
 from cindy.errors import DataError
 
 
@@ -62,13 +62,6 @@ class _Windows:
 
     # `python -m benchmarks constants` changes these on 32 data sets. All models stay right, and the errors of
     # their coefficients change by a tenth at most.
-    few_periods: float = 3.0
-    """Oscillations up to which a trajectory is one window: with 1 errors are larger by 8 %, with 9 smaller by
-    2 %, but a chaotic solution of nine oscillations is not a smooth function of its initial state."""
-    shortest_window: int = 24
-    """Samples in a window; with 72 errors are smaller by 5 %, with 8 the same."""
-    enough_windows: int = 12
-    """Windows that are needed to estimate errors; with 3 or 48 errors are smaller by 2 % or less."""
     degrees: tuple[int, ...] = (8, 6, 4, 2)
     """Degrees of local polynomials for derivatives, the one of least bias first; on even grids an odd degree
     gives the same derivatives as a neighbouring even one."""
@@ -96,37 +89,6 @@ _HARMLESS = float(np.log(1.5))
 _QUADRATURES = ((8, 4), (8, 5), (8, 6), (6, 3), (6, 4), (6, 5), (4, 3), (4, 4), (2, 2), (2, 3))
 """Degree and half-width for integrals, the pair of least bias first: nine points or more, and lower
 degrees."""
-
-
-def window_length(segments: Sequence[Trajectory], samples: int, *, least: int) -> int:
-    """Samples in a window of the integral form; 0 if each trajectory should be one window.
-
-    A trajectory of fewer than three periods is one window, because every cut costs an initial state. Longer
-    ones are cut into windows of one and a half periods; of less, but no less than half a period, if there
-    would otherwise be too few windows to estimate errors.
-
-    segments: some of the data (`some_segments`); samples: the number of samples in all of the data
-    """
-    half = half_period(segments, least=least)
-    enough = samples // _WINDOWS.enough_windows
-    return min(max(half, enough), 3 * half)
-
-
-def half_period(segments: Sequence[Trajectory], *, least: int) -> int:
-    """Samples in half a period, over which a solution is a smooth function of its initial state.
-
-    Errors grow exponentially along a chaotic orbit, but only by a factor of order one in half a period. The
-    result is 0 if the data have fewer than three periods.
-    """
-    segments = [segment.part(0, min(len(segment), LOOK_SAMPLES)) for segment in segments if len(segment) > 2]
-    if not segments:
-        return 0
-    turns = np.array([periods(segment) for segment in segments])
-    lengths = np.array([len(segment) for segment in segments], dtype=float)
-    if np.median(turns) < _WINDOWS.few_periods:
-        return 0
-    moves = turns > 0
-    return max(round(float(np.median(lengths[moves] / turns[moves])) / 2), least, _WINDOWS.shortest_window)
 
 
 def derivative_window(

@@ -27,9 +27,8 @@ import numpy as np
 
 from cindy._arrays import Floats
 from cindy.calculus import cumulative, derivative_weights, interval_weights
-from cindy.data import LOOK, Trajectory, noise_level, spread_over
+from cindy.data import LOOK, Trajectory, half_period, noise_level, spread_over
 from cindy.errors import DataError
-from cindy.formulation import half_period
 from cindy.model.denoised import denoised_states
 from cindy.model.equations import Equations
 from cindy.model.matching import inside_domain
@@ -264,9 +263,7 @@ def solved_along(
     """As `solutions`, of given stretches."""
     # Over half an oscillation even a chaotic solution is a smooth function of its start.
     looked = spread_over(sorted({stretch.trajectory for stretch in stretches}), LOOK)
-    near = half_period(
-        [stretch.samples for stretch in stretches if stretch.trajectory in looked], least=model.order + 2
-    )
+    near = half_period([stretch.samples for stretch in stretches if stretch.trajectory in looked])
     denoised = _fitted(model, [(part, around) for _, part, around in stretches], window)
     for (i, segment, driven), states in zip(stretches, denoised, strict=True):
         length = window or len(segment)
