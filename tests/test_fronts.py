@@ -13,6 +13,7 @@ import cindy
 from cindy.evidence import WeakRows
 from cindy.identification.field_estimates import with_noise_errors
 from cindy.identification.measured import model_of
+from cindy.search import Settings
 from cindy.selection import Candidates
 
 FRONTS = "changes faster than the grid resolves"
@@ -125,24 +126,17 @@ def test_terms_that_the_noise_does_not_bear_out_leave_and_the_path_goes_with_the
     evidence = WeakRows.of([field], BASIS, cindy.Weak())
     problem = cindy.Problem(cindy.accumulate(field, basis=BASIS, formulation=cindy.Weak()))
     by_noise = partial(with_noise_errors, evidence=evidence)
-    modelled = partial(
-        model_of,
-        problem,
-        correction=None,
-        tol=1e-6,
-        max_iter=10_000,
-        callback=None,
-        least="significant",
-        estimator=by_noise,
-    )
+
+    def modelled(selection):
+        return model_of(problem, Settings(selection), estimator=by_noise)
 
     @dataclass(frozen=True)
     class FourTerms(cindy.Significance):
         def pick(self, candidates: Candidates) -> NDArray[np.intp]:
             return cindy.Terms(4).pick(candidates)
 
-    model = modelled(selection=FourTerms())
+    model = modelled(FourTerms())
     assert [model.terms[k] for k in np.flatnonzero(model.coef)] == ["u_x"]
     assert np.array_equal(model.path[model.path.chosen].coef, model.coef)
     assert np.array_equal(model.near[0].coef, model.coef)
-    assert np.count_nonzero(modelled(selection=cindy.Terms(4)).coef) == 4
+    assert np.count_nonzero(modelled(cindy.Terms(4)).coef) == 4

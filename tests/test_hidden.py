@@ -15,7 +15,7 @@ from cindy.identification.hidden_gauge import _best_move
 from cindy.identification.hidden_starts import Pin, starts_in_gauges
 from cindy.identification.judgement import _weighted_median, with_forecasts
 from cindy.identification.sensors import _guesses, _rare_state
-from cindy.search.request import Pieces, Request
+from cindy.search.request import Pieces, Request, Settings
 
 T = np.arange(300) * 0.05
 
@@ -246,8 +246,7 @@ def lorenz(s):
 
 def asked_for(data, basis):
     """What `identify` asks for by default."""
-    how = (Integral(), Problem, Significance(), None, 1e-6, 10_000, None, 0)
-    return Request(Pieces(as_source(data)), data, basis, *how)
+    return Request(Pieces(as_source(data)), data, basis, Integral(), Problem, Settings(Significance()))
 
 
 def ranked_starts(data, names):

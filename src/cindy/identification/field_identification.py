@@ -28,8 +28,10 @@ from cindy.findings import Finding
 from cindy.formulation import Formulation, Weak
 from cindy.identification.field_estimates import estimated, leaves, squares_left
 from cindy.identification.field_parameters import FieldSearch
+from cindy.identification.measured import model_of
 from cindy.model import Model, explained_rows
 from cindy.problem import Problem, at_samples
+from cindy.search import Settings
 from cindy.summary import Summary
 
 __all__ = ["identify_fields"]
@@ -44,12 +46,11 @@ def identify_fields(
     form: Formulation | None,
     gather: Callable[..., Summary],
     pose: Callable[..., Problem],
-    run: Callable[..., Model],
-    seed: int,
+    settings: Settings,
 ) -> Model:
     """The partial differential equations behind measured fields.
 
-    form: None for Weak(); gather: sums of rows; pose: a problem from the sums; run: the model of a problem
+    form: None for Weak(); gather: sums of rows; pose: a problem from the sums
     """
     fields = as_fields(data)
     _check_motion(fields)
@@ -74,8 +75,9 @@ def identify_fields(
                 "which fields do not give. Leave the tolerance out."
             )
         # Step 3.
-        model = run(
+        model = model_of(
             problem,
+            settings,
             estimator=partial(estimated, evidence=evidence),
             leaves=partial(leaves, evidence=evidence),
         )
@@ -85,7 +87,7 @@ def identify_fields(
             noise=_noise(evidence),
             # Step 4.
             findings=(*model.findings, *_grid(evidence), *_left_over(model, evidence, summary)),
-            settings={**model.settings, "seed": seed},
+            settings={**model.settings, "seed": settings.seed},
             explained={"equations": explained_rows(model, summary.total)},
         )
 

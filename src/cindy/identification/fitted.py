@@ -102,8 +102,8 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
         whole = replace(whole, candidates=motion.candidates, forcing=motion.forcing)
         motion, found = confirmed(request, whole, motion, found)
     # Step 4.
-    last = LastPass.of(problem, motion, found, request.callback)
-    if request.selection.by_price and motion is look.motion:
+    last = LastPass.of(problem, motion, found, request.settings.callback)
+    if request.settings.selection.by_price and motion is look.motion:
         last = shown_by_errors(last)
         found = last.found
     model = last.model()
@@ -115,13 +115,13 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
         *(() if look.found is None else findings_beside(request, look.motion, look.found, variance)),
         *(() if apart is None else (apart,)),
     )
-    return forced(replace(model, findings=findings, settings=request.settings), kicks)
+    return forced(replace(model, findings=findings, settings=request.settings.to_dict()), kicks)
 
 
 def _looked(request: Request, motion: Motion, variance: Floats, options: Options) -> tuple[Motion, Look]:
     """The motion of all data, and what the searches find in a part of them."""
     # Step 1. Terms and steps are found on a part of much data, and later confirmed on all of them.
-    whole, part = motion, _screened(_some_of(motion, request.seed), options, variance)
+    whole, part = motion, _screened(_some_of(motion, request.settings.seed), options, variance)
     found = search(part, options, variance)
     while found is not None and (parts := _parts_for(part, found)) > part.parts:
         # Samples are too far apart for the law that was found: errors of its integrals would be explained by
@@ -129,7 +129,7 @@ def _looked(request: Request, motion: Motion, variance: Floats, options: Options
         # changed, more of them may be needed.
         finer = request.motion(instants=parts)
         assert finer is not None
-        whole, part = finer, replace(_some_of(finer, request.seed), candidates=part.candidates)
+        whole, part = finer, replace(_some_of(finer, request.settings.seed), candidates=part.candidates)
         start = start_of(part, found.best.support, found.best.fitted.coef, variance)
         found = search(part, found.options, variance, start)
     if found is not None and len(part.candidates) == len(motion.candidates):
@@ -196,22 +196,22 @@ def _required(
             "identify: no fit converged on these data: the denoised states diverge. "
             "Give `passes=1`, another basis, or more samples."
         )
-    by_price = request.selection.by_price
+    by_price = request.settings.selection.by_price
     if len(found.best.support) or not by_price:
         # A rule without a price, such as a number of terms, picks from the path whatever that is worth.
         try:
-            return picked(request.selection, look.motion, found), ()
+            return picked(request.settings.selection, look.motion, found), ()
         except NoModelError:
-            if request.least != "best":
+            if request.settings.least != "best":
                 raise
     with_terms = tuple(met for met in found.met if len(met.support))
-    if request.least == "best" and by_price and with_terms:
+    if request.settings.least == "best" and by_price and with_terms:
         worse = with_terms[0].criterion - found.best.criterion
         return replace(found, best=with_terms[0], met=with_terms), (not_significant(worse),)
-    if request.least == "best":
+    if request.settings.least == "best":
         # No start led to a model with terms, or the rule keeps none: the most important term alone is one.
         return picked(Terms(1), look.motion, found), (not_significant(),)
-    error = request.selection.nothing_kept("identify")
+    error = request.settings.selection.nothing_kept("identify")
     more = walk_of(look, variance) if apart is None else apart.message
     raise NoModelError(f"{error} {more}") if more else error
 
@@ -313,8 +313,8 @@ def refined(request: Request, motion: Motion, model: Model, *, anyway: bool) -> 
     if best is None or not len(best.support):
         return model
     motion, found = loop.looked_at, Found(best, tuple(loop.models), loop.returned, loop.options)
-    found = picked(request.selection, motion, found)
-    denoised = LastPass.of(problem, motion, found, request.callback).model()
+    found = picked(request.settings.selection, motion, found)
+    denoised = LastPass.of(problem, motion, found, request.settings.callback).model()
     findings = _findings(request, Look(motion, found), found, denoised, problem.summary.skipped)
     return replace(denoised, findings=(*denoised.findings, *findings), settings=model.settings)
 

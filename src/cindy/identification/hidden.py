@@ -228,17 +228,17 @@ def identify_with_hidden(
     # Step 4.
     gauged, found, start = best.motion, best.exact, best.start
     inexact = tuple(inexact_findings(names, found.best.criterion - best.loose.best.criterion))
-    last = LastPass.of(problem, gauged, found, request.callback)
+    last = LastPass.of(problem, gauged, found, request.settings.callback)
     sparser = None if len(options.rows) else sought.in_sparsest_gauge(start, last)
     if sparser is not None:
         gauged, found, start = sparser
     # Step 5. The law without hidden states is judged in noise of one size, and so is this one.
     criterion, look = found.best.criterion, each_by_its_own(Look(gauged, found), found.best.fitted.variance)
     gauged, found = look.motion, look.found or found
-    last = LastPass.of(problem, gauged, found, request.callback)
+    last = LastPass.of(problem, gauged, found, request.settings.callback)
     model = last.model()
     findings = (*inexact, *look.findings, *model.findings, *gauge_findings(names, start.pins, last))
-    settings = request.settings | {"hidden": dict(formulas) or list(names)}
+    settings = request.settings.to_dict() | {"hidden": dict(formulas) or list(names)}
     model = replace(model, findings=findings, settings=settings)
     return Discovery(model, _filled(request.data, model, len(names)), criterion)
 

@@ -1,7 +1,7 @@
 """identify: from data to a model.
 
-1. Arguments are read and checked (`Settings`, `Equations`), the data opened (`_opened`), and time or runs
-   added as inputs where the basis names them.
+1. Arguments are read and checked (`Objects`, `Settings`, `Equations`), the data opened (`_opened`), and time
+   or runs added as inputs where the basis names them.
 2. `_law` decides which search identifies the law: with parameters, with denoised states, or in one pass at
    measured states. Fields and hidden states have searches of their own.
 3. The model is compared with the data, which adds findings (`judgement`).
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from cindy._arrays import Floats, one_thread
-from cindy._check import integer, one_of
+from cindy._check import integer
 from cindy.basis import RUN, TIME, Basis
 from cindy.data import Source, Trajectory, as_source, is_fields, noise_variance, without_clipped
 from cindy.errors import CindyError, DataError, NoModelError
@@ -39,10 +39,10 @@ from cindy.identification.judgement import beside_positions, judged, refusals_to
 from cindy.identification.measured import model_of, reposed
 from cindy.identification.parametric_model import identify_with_parameters
 from cindy.identification.sensors import identify_readouts, with_rare_state
-from cindy.identification.shortcuts import Equations, Settings, check_agreement, check_settings
+from cindy.identification.shortcuts import Equations, Objects, check_agreement
 from cindy.model import Model, run_names, with_inputs
 from cindy.problem import Constraint, Names, Problem, Weights, at_samples
-from cindy.search import NEAR, Pieces, Request, Stages, solve_with_samples
+from cindy.search import NEAR, Pieces, Request, Settings, Stages, solve_with_samples
 from cindy.selection import Selection
 from cindy.solver import Correction, Step
 from cindy.summary import Summary, accumulate, summary_of_fields, workers
@@ -110,12 +110,11 @@ def identify(
     [[0.0, -4.0], [1.0, 0.0]]
     """
     equations = Equations.of(basis, known)
-    settings = Settings.of(equations.union, formulation, selection, correction, weights)
-    check_settings(settings.selection, settings.correction, tol, max_iter, callback, seed)
-    how = (constraints, radius, tol, max_iter, callback, seed, blocks, device, Stages(progress), least)
-    asked = _Asked(settings, equations, *how)
+    given = Objects.of(equations.union, formulation, selection, correction, weights)
+    settings = Settings(given.selection, given.correction, tol, max_iter, callback, seed, least)
+    asked = _Asked(given, equations, constraints, radius, settings, blocks, device, Stages(progress))
     if is_fields(trajectories):
-        return asked.of_fields(trajectories, settings.formulation if formulation else None, hidden, observe)
+        return asked.of_fields(trajectories, given.formulation if formulation else None, hidden, observe)
     hire = partial(workers, executor, processes, where="identify")
     return asked.of_readouts(trajectories, observe, passes, hire, hidden)
 
@@ -124,41 +123,21 @@ def identify(
 class _Asked:
     """The arguments of `identify` apart from the data, with objects in the place of texts."""
 
-    settings: Settings
+    given: Objects
     equations: Equations
     constraints: Any
     radius: float | None
-    tol: float
-    max_iter: int
-    callback: Callable[[Step], bool | None] | None
-    seed: int
+    settings: Settings
     blocks: int
     device: Any
     stages: Stages
-    least: str
     shared: Floats | None = None
     """Correlation of the noise of the states, where several are computed from one column."""
-
-    def __post_init__(self) -> None:
-        one_of(self.least, ("significant", "best"), "identify: `least`")
 
     def pose(self, laws: tuple[Constraint, ...] = ()) -> Callable[[Summary], Problem]:
         """The function from sums over the data to a problem; laws: libraries and known equations."""
         constraints = (*self.constraints, *laws) if laws else self.constraints
-        return partial(Problem, radius=self.radius, constraints=constraints, weights=self.settings.weights)
-
-    @property
-    def run(self) -> Callable[..., Model]:
-        """The function from a problem to the model that the rule picks."""
-        return partial(
-            model_of,
-            selection=self.settings.selection,
-            correction=self.settings.correction,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            callback=self.callback,
-            least=self.least,
-        )
+        return partial(Problem, radius=self.radius, constraints=constraints, weights=self.given.weights)
 
     def of_fields(self, fields: Any, form: Formulation | None, hidden: Any, observe: Any) -> Model:
         """The partial differential equations of fields."""
@@ -170,7 +149,7 @@ class _Asked:
                 "identify: hidden states are found along trajectories, and these data are fields."
             )
         add = partial(summary_of_fields, blocks=self.blocks, progress=self.stages.data)
-        return identify_fields(fields, self.settings.basis, form, add, self.pose(), self.run, self.seed)
+        return identify_fields(fields, self.given.basis, form, add, self.pose(), self.settings)
 
     def of_readouts(
         self, measured: Any, observe: Mapping[str, str] | None, passes: int | None, hire: Any, hidden: Any
@@ -186,7 +165,7 @@ class _Asked:
                 "identify: `observe` needs the data in memory, and these are loaded in parts. "
                 "Read them without lazy=True."
             )
-        form = self.settings.formulation
+        form = self.given.formulation
         fitted = passes != 1 and form.leaves_noise and not form.discrete
         return identify_readouts(
             data,
@@ -205,9 +184,9 @@ class _Asked:
         """
         if not (isinstance(hidden, int) and hidden == 0):
             return self._with_hidden(trajectories, passes, hire, hidden)
-        form = self.settings.formulation
+        form = self.given.formulation
         measured, clipped = _without_clipped(as_source(trajectories), form)
-        source, data, basis, laws = _opened(measured, self.settings.basis, self.equations, form)
+        source, data, basis, laws = _opened(measured, self.given.basis, self.equations, form)
         # Libraries or known equations and the constraints may contradict each other, which is checked before
         # the fit.
         if laws:
@@ -217,10 +196,10 @@ class _Asked:
             request = self._request(Pieces(source, executor, self.stages), data, basis, laws)
             sums = partial(accumulate, blocks=self.blocks, device=self.device, progress=self.stages.data)
             gather = partial(sums, basis=basis, executor=executor)
-            model = _law(request, passes, partial(_one_pass, request, gather, self.run))
+            model = _law(request, passes, partial(_one_pass, request, gather))
         model = _with_limits(model, source, self.constraints, passes, self.device)
         model = replace(model, findings=(*clipped, *model.findings))
-        model = _compared(model, data, self.seed, self.stages)
+        model = _compared(model, data, self.settings.seed, self.stages)
         # A second model, of positions alone, is only for advice: it is not made where constraints, libraries
         # or `passes` might not fit it.
         free = not self.constraints and not laws and passes is None and source.whole is not None
@@ -228,8 +207,9 @@ class _Asked:
 
     def _of_positions(self, hire: Callable[..., Any], positions: list[Trajectory]) -> Model:
         """The model x'' = F(x, x') of positions alone, with the other settings as they are."""
-        settings = self.settings._replace(formulation=Integral(order=2, rates=True))
-        return replace(self, settings=settings, callback=None, shared=None).of_trajectories(
+        given = self.given._replace(formulation=Integral(order=2, rates=True))
+        settings = replace(self.settings, callback=None)
+        return replace(self, given=given, settings=settings, shared=None).of_trajectories(
             positions, None, hire
         )
 
@@ -267,7 +247,7 @@ class _Asked:
             best = self._last_judged(measured, names, passes, best)
         source = request.pieces.source
         model = _with_limits(best.told(gain, kicked), source, self.constraints, passes, self.device)
-        return with_forecasts(_compared(model, best.data, self.seed, self.stages), measured)
+        return with_forecasts(_compared(model, best.data, self.settings.seed, self.stages), measured)
 
     def _last_judged(
         self, measured: list[Trajectory], names: tuple[str, ...], passes: int | None, law: Discovery
@@ -285,17 +265,16 @@ class _Asked:
 
     def _hidden_request(self, measured: list[Trajectory], names: tuple[str, ...]) -> Request:
         """The request for a law in measured and hidden states, the latter missing at every sample."""
-        form, wide = self.settings.formulation, with_hidden(measured, names)
-        source, data, basis, laws = _opened(wide, self.settings.basis, self.equations, form, hidden=True)
+        form, wide = self.given.formulation, with_hidden(measured, names)
+        source, data, basis, laws = _opened(wide, self.given.basis, self.equations, form, hidden=True)
         check_agreement(laws, self.constraints, Names(basis, data[0].states, data[0].inputs))
         return self._request(Pieces(source, None, self.stages), data, basis, laws)
 
     def _request(
         self, pieces: Pieces, data: list[Trajectory], basis: Basis, laws: tuple[Constraint, ...]
     ) -> Request:
-        rule, correction = self.settings.selection, self.settings.correction
-        how = (rule, correction, self.tol, self.max_iter, self.callback, self.seed, self.least, self.shared)
-        return Request(pieces, data, basis, self.settings.formulation, self.pose(laws), *how)
+        form, pose = self.given.formulation, self.pose(laws)
+        return Request(pieces, data, basis, form, pose, self.settings, self.shared)
 
 
 def _compared(model: Model, data: list[Trajectory], seed: int, stages: Stages) -> Model:
@@ -394,14 +373,14 @@ def _rates(form: Formulation, like: Trajectory) -> tuple[str, ...]:
     return variables[like.dimension : len(variables) - len(like.inputs)]
 
 
-def _one_pass(request: Request, gather: Callable[..., Summary], run: Callable[[Problem], Model]) -> Model:
+def _one_pass(request: Request, gather: Callable[..., Summary]) -> Model:
     """The model at measured states."""
     source, data, form = request.pieces.source, request.data, request.form
     problem = request.pose(gather(source, formulation=form))
-    if request.selection.refits and form.leaves_noise:
+    if request.settings.selection.refits and form.leaves_noise:
         known = getattr(form, "feedback", None) is not None
         problem = reposed(problem, source, data, gather, drift_known=known)
-    return solve_with_samples(problem, data, run)
+    return solve_with_samples(problem, data, partial(model_of, settings=request.settings))
 
 
 def _with_unmeasured(data: list[Trajectory], basis: Basis, *, whole: bool) -> tuple[list[Trajectory], Basis]:

@@ -6,7 +6,7 @@ data is enough, which may be larger than memory, or fields.
 1. The rows are added up piece by piece (`accumulate`), and posed with the constraints.
 2. With a first model the drift of the noise and the error of the integrals are estimated (`reposed`).
 3. A rule picks a support (`selection.choose`). If the evidence knows better standard errors, terms that are
-   not worth their price by them are dropped (`_shown_by_errors`), and near models compared (`_reconsidered`).
+   not worth their price by them are dropped (`_OnePass`), and near models compared.
    Where noise was taken out of all terms, the rule picks once more from those it picked.
 4. The model is inferred from the rows (`inference`).
 
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import cast
 
 import numpy as np
@@ -30,11 +29,10 @@ from cindy.errors import DataError, NoModelError
 from cindy.findings import Finding
 from cindy.formulation import Integral, feedback_of_model
 from cindy.identification.inference import Estimates, Inference, not_significant, plain_findings
-from cindy.identification.shortcuts import check_settings
 from cindy.model import Model
 from cindy.problem import Problem, at_samples
 from cindy.regression import Refit
-from cindy.search import NEAR
+from cindy.search import NEAR, Settings
 from cindy.selection import EFFORT, Candidates, Choice, Selection, Significance, Terms, choose, rivals
 from cindy.solver import Correction, Step
 from cindy.summary import Summary
@@ -92,42 +90,24 @@ def solve(
     x' =  1 v
     v' = -1 x
     """
-    return model_of(
-        problem,
-        correction=correction,
-        selection=selection,
-        tol=tol,
-        max_iter=max_iter,
-        callback=callback,
-        least=least,
-    )
+    rule = Significance() if selection is None else selection
+    return model_of(problem, Settings(rule, correction, tol, max_iter, callback, least=least))
 
 
 def model_of(
-    problem: Problem,
-    *,
-    correction: Correction | None,
-    selection: Selection | None,
-    tol: float,
-    max_iter: int,
-    callback: Callable[[Step], bool | None] | None,
-    least: str,
-    estimator: Estimator | None = None,
-    leaves: Leaves | None = None,
+    problem: Problem, settings: Settings, *, estimator: Estimator | None = None, leaves: Leaves | None = None
 ) -> Model:
-    """`solve` without defaults, for evidence that may know the noise of its rows.
+    """`solve` with the settings in one object, for evidence that may know the noise of its rows.
 
     estimator: better coefficients and errors on given terms; leaves: residuals in units of the noise
     """
-    rule = Significance() if selection is None else selection
-    check_settings(rule, correction, tol, max_iter, callback)
     if not isinstance(problem, Problem):
         raise DataError(f"solve: `problem` must be a Problem, but is {problem!r}.")
-    solver = partial(choose, correction=correction, max_iter=max_iter, callback=callback)
-    run = partial(_picked, rule=rule, solver=solver, tol=tol, least=least, estimator=estimator, leaves=leaves)
-    model, among = run(problem), np.arange(len(problem.summary.terms))
+    once = _OnePass(settings, estimator, leaves)
+    model, among = once.model(problem), np.arange(len(problem.summary.terms))
     # Without noise to take out nothing changes; constraints may need terms that were not chosen.
-    calibrated = problem.summary.spurious is not None and not problem.constraints and rule.by_price
+    by_price = settings.selection.by_price
+    calibrated = problem.summary.spurious is not None and not problem.constraints and by_price
     # From very many terms noise is taken out inaccurately. Among 190 terms, an equation of three gets four
     # false ones at 18 standard errors in 10 % of noise (benchmark: measured, the nonlinear Schrödinger
     # equation). The rule therefore picks again among the terms that it picked, with noise taken out of these
@@ -135,7 +115,7 @@ def model_of(
     while calibrated and 1 < np.count_nonzero(model.coef.any(axis=1)) < len(among):
         among = np.flatnonzero(model.coef.any(axis=1))
         try:
-            fewer = run(replace(problem, summary=problem.summary.of_terms(among)))
+            fewer = once.model(replace(problem, summary=problem.summary.of_terms(among)))
         except NoModelError:
             break
         if np.count_nonzero(fewer.coef) >= np.count_nonzero(model.coef):
@@ -147,118 +127,118 @@ def model_of(
     return model
 
 
-def _picked(
-    problem: Problem,
-    rule: Selection,
-    solver: Callable[..., Choice],
-    tol: float,
-    least: str,
-    estimator: Estimator | None,
-    leaves: Leaves | None,
-) -> Model:
-    """The model that a rule picks from the rows of a problem as they are.
+@dataclass(frozen=True, eq=False)
+class _OnePass:
+    """Steps 3 and 4, from the rows of a problem as they are."""
 
-    solver: `choose` with the user's settings
-    """
-    choice = solver(problem.form, rule, tol=tol)
-    # A rule may keep nothing; where a model is wanted all the same, the most important term alone is one.
-    chance = not np.any(choice.fit.x)
-    if chance and least == "best":
-        rule = Terms(1)
-        choice = solver(problem.form, rule, tol=tol)
-    if not np.any(choice.fit.x):
-        raise rule.nothing_kept("solve")
-    shown = partial(_shown_by_errors, problem, rule, estimator)
-    choice, estimates = shown(choice)
-    if leaves is not None and rule.by_price:
-        choice, estimates = _reconsidered(problem, rule, (choice, estimates), leaves, shown)
-    inference = AtMeasuredStates.of(problem, choice, rule)
-    model = inference.inferred(estimates) if rule.refits else inference.alone(estimates)
-    return replace(
-        model,
-        noise=choice.fit.left * problem.size,
-        findings=(*((not_significant(),) if chance else ()), *_findings(problem, choice)),
-        settings={
-            "selection": repr(rule),
-            "correction": repr(choice.correction),
-            "tol": rule.tolerance(tol),
-        },
-    )
+    settings: Settings
+    estimator: Estimator | None
+    leaves: Leaves | None
 
+    def model(self, problem: Problem) -> Model:
+        """The model that the rule picks."""
+        rule = self.settings.selection
+        choice = self._choice(problem, rule)
+        # A rule may keep nothing; where a model is wanted all the same, the most important term alone is one.
+        chance = not np.any(choice.fit.x)
+        if chance and self.settings.least == "best":
+            rule = Terms(1)
+            choice = self._choice(problem, rule)
+        if not np.any(choice.fit.x):
+            raise rule.nothing_kept("solve")
+        choice, estimates = self._shown_by_errors(problem, rule, choice)
+        if self.leaves is not None and rule.by_price:
+            choice, estimates = self._reconsidered(problem, rule, choice, estimates, self.leaves)
+        inference = AtMeasuredStates.of(problem, choice, rule)
+        model = inference.inferred(estimates) if rule.refits else inference.alone(estimates)
+        return replace(
+            model,
+            noise=choice.fit.left * problem.size,
+            findings=(*((not_significant(),) if chance else ()), *_findings(problem, choice)),
+            settings={
+                "selection": repr(rule),
+                "correction": repr(choice.correction),
+                "tol": rule.tolerance(self.settings.tol),
+            },
+        )
 
-def _shown_by_errors(
-    problem: Problem, rule: Selection, estimator: Estimator | None, choice: Choice
-) -> tuple[Choice, Estimates]:
-    """The choice without terms that are not worth their price by the errors that the evidence knows.
+    def _choice(self, problem: Problem, rule: Selection) -> Choice:
+        how = self.settings
+        return choose(
+            problem.form,
+            rule,
+            how.correction,
+            tol=how.tol,
+            max_iter=how.max_iter,
+            callback=how.callback,
+        )
 
-    A rule judges terms by the scatter between some fifty blocks, which is itself uncertain by a tenth, so
-    that among many false terms one whose error came out too small is kept. Where the evidence knows the
-    errors that noise makes, those are far more precise, and the weakest term is dropped while
+    def _shown_by_errors(self, problem: Problem, rule: Selection, choice: Choice) -> tuple[Choice, Estimates]:
+        """The choice without terms that are not worth their price by the errors that the evidence knows.
 
-        ξ_i² / error_i² ≤ price of a coefficient (Bonferroni's quantile, squared, for Significance)
+        A rule judges terms by the scatter between some fifty blocks, which is itself uncertain by a tenth, so
+        that among many false terms one whose error came out too small is kept. Where the evidence knows the
+        errors that noise makes, those are far more precise, and the weakest term is dropped while
 
-    `python -m benchmarks pde` has no true term below this where all terms are found.
-    """
-    while True:
-        estimates = Estimates(problem.physical(choice.fit.x), problem.physical(choice.fit.error))
-        if estimator is None:
-            return choice, estimates
-        estimates = estimator(problem, estimates)
-        coef, error = estimates.coef.ravel(), estimates.error.ravel()
-        support = np.flatnonzero(coef)
-        if not rule.by_price or len(support) < 2:
-            return choice, estimates
-        # A coefficient that a constraint fixes has no error and no price.
-        worth = np.full(len(support), np.inf)
-        np.divide(coef[support] ** 2, error[support] ** 2, out=worth, where=error[support] > 0)
-        if worth.min() > rule.price(problem.summary.total.rows, coef.size):
-            return choice, estimates
-        smaller = choice.on(problem.form, np.delete(support, worth.argmin()))
-        if np.count_nonzero(smaller.fit.x) >= len(support):
-            # Constraints bring the term back, so it stays.
-            return choice, estimates
-        choice = smaller
+            ξ_i² / error_i² ≤ price of a coefficient (Bonferroni's quantile, squared, for Significance)
 
+        `python -m benchmarks pde` has no true term below this where all terms are found.
+        """
+        while True:
+            estimates = Estimates(problem.physical(choice.fit.x), problem.physical(choice.fit.error))
+            if self.estimator is None:
+                return choice, estimates
+            estimates = self.estimator(problem, estimates)
+            coef, error = estimates.coef.ravel(), estimates.error.ravel()
+            support = np.flatnonzero(coef)
+            if not rule.by_price or len(support) < 2:
+                return choice, estimates
+            # A coefficient that a constraint fixes has no error and no price.
+            worth = np.full(len(support), np.inf)
+            np.divide(coef[support] ** 2, error[support] ** 2, out=worth, where=error[support] > 0)
+            if worth.min() > rule.price(problem.summary.total.rows, coef.size):
+                return choice, estimates
+            smaller = choice.on(problem.form, np.delete(support, worth.argmin()))
+            if np.count_nonzero(smaller.fit.x) >= len(support):
+                # Constraints bring the term back, so it stays.
+                return choice, estimates
+            choice = smaller
 
-def _reconsidered(
-    problem: Problem,
-    rule: Selection,
-    last: tuple[Choice, Estimates],
-    leaves: Leaves,
-    shown: Callable[[Choice], tuple[Choice, Estimates]],
-) -> tuple[Choice, Estimates]:
-    """The model that was chosen, or a better one near it; the equations group by group.
+    def _reconsidered(
+        self, problem: Problem, rule: Selection, choice: Choice, estimates: Estimates, leaves: Leaves
+    ) -> tuple[Choice, Estimates]:
+        """The model that was chosen, or a better one near it; the equations group by group.
 
-    1. Rows that overlap are almost equal, and the search may end in a local minimum of its criterion. A model
-       with no more terms and a smaller criterion takes the place of the chosen one. For λ-ω reaction and
-       diffusion at 50 % of noise (v³)_xx + (u² v)_xx was chosen instead of v_xx (benchmark: pde).
-    2. Where an equation leaves more than noise, a near model that leaves noise alone takes its place. For the
-       Allen-Cahn equation at 100 % (u³)_xx was chosen instead of u³ and u_xx, with residuals twice as large
-       as noise makes them.
-    """
-    choice, estimates = last
-    width, most = estimates.coef.shape[1], EFFORT.field_estimates_explained
-    residuals = leaves([estimates.coef])
-    for group in AtMeasuredStates.of(problem, choice, rule).groups():
-        equations = np.unique(group.columns % width)
-        rest = np.setdiff1d(choice.support, group.columns)
-        others = rivals(group.supports, group.own, NEAR)
-        # Step 1. Terms that would come in addition were not significant: fewer or others are tried.
-        tried = [rival for rival in others if rival.above < 0 and rival.fit.free <= group.own.free][:1]
-        wrong = not tried and residuals is not None and bool((residuals[0, equations] > most).any())
-        if wrong:
-            tried = others[: EFFORT.field_estimates_rivals]
-        near = [
-            choice.on(problem.form, np.union1d(rest, group.columns[rival.fit.support])) for rival in tried
-        ]
-        if wrong and near:
-            # Step 2.
-            left = leaves([problem.physical(other.fit.x) for other in near])
-            explained = [] if left is None else [(row <= most).all() for row in left[:, equations]]
-            near = [near[k] for k in np.flatnonzero(explained)]
-        if near:
-            choice, estimates = shown(near[0])
-    return choice, estimates
+        1. Rows that overlap are almost equal, and the search may end in a local minimum of its criterion. A
+           model with no more terms and a smaller criterion takes the place of the chosen one. For λ-ω
+           reaction and diffusion at 50 % of noise (v³)_xx + (u² v)_xx was chosen instead of v_xx (benchmark:
+           pde).
+        2. Where an equation leaves more than noise, a near model that leaves noise alone takes its place. For
+           the Allen-Cahn equation at 100 % (u³)_xx was chosen instead of u³ and u_xx, with residuals twice as
+           large as noise makes them.
+        """
+        width, most = estimates.coef.shape[1], EFFORT.field_estimates_explained
+        residuals = leaves([estimates.coef])
+        for group in AtMeasuredStates.of(problem, choice, rule).groups():
+            equations = np.unique(group.columns % width)
+            rest = np.setdiff1d(choice.support, group.columns)
+            others = rivals(group.supports, group.own, NEAR)
+            # Step 1. Terms that would come in addition were not significant: fewer or others are tried.
+            tried = [rival for rival in others if rival.above < 0 and rival.fit.free <= group.own.free][:1]
+            wrong = not tried and residuals is not None and bool((residuals[0, equations] > most).any())
+            if wrong:
+                tried = others[: EFFORT.field_estimates_rivals]
+            near = [
+                choice.on(problem.form, np.union1d(rest, group.columns[rival.fit.support])) for rival in tried
+            ]
+            if wrong and near:
+                # Step 2.
+                left = leaves([problem.physical(other.fit.x) for other in near])
+                explained = [] if left is None else [(row <= most).all() for row in left[:, equations]]
+                near = [near[k] for k in np.flatnonzero(explained)]
+            if near:
+                choice, estimates = self._shown_by_errors(problem, rule, near[0])
+        return choice, estimates
 
 
 def _findings(problem: Problem, choice: Choice) -> list[Finding]:

@@ -49,7 +49,7 @@ __all__ = ["end_of_range", "identify_with_parameters", "with_parameters"]
 
 def identify_with_parameters(request: Request) -> Model:
     """The model of trajectories whose terms, coefficients, states and parameters are estimated together."""
-    motion, basis, rule = request.motion(), request.basis, request.selection
+    motion, basis, rule = request.motion(), request.basis, request.settings.selection
     if motion is None:
         raise DataError(
             f"identify: the formulation {request.form!r} cannot find the parameters {_named(basis)}. "
@@ -72,8 +72,8 @@ def identify_with_parameters(request: Request) -> Model:
     plain = tuple(replace(model, fitted=plain_fitted(final, model)) for model in met)
     found = Found(plain[0], plain, agreed=False, options=options)
     posed = replace(request, basis=basis.at(values)).problem(final)
-    model = LastPass.of(posed, final, found, request.callback).model()
-    return replace(_with_parameters(model, motion, met, options), settings=request.settings)
+    model = LastPass.of(posed, final, found, request.settings.callback).model()
+    return replace(_with_parameters(model, motion, met, options), settings=request.settings.to_dict())
 
 
 def _searched(motion: Motion, options: Options, variance: Floats, rule: Selection) -> tuple[Met, ...]:

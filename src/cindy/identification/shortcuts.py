@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from cindy._check import did_you_mean, instance, integer, positive, short
+from cindy._check import did_you_mean, instance, short
 from cindy.basis import RUN, TIME, Basis, Custom, Derivatives, Fourier, Polynomial, Sum, Trigonometric
 from cindy.data import Trajectory
 from cindy.errors import ConstraintError, DataError
@@ -34,9 +34,8 @@ from cindy.selection import BIC, CrossValidation, Discrepancy, Gap, Selection, S
 from cindy.solver import Blended, Correction, Direct, FullyCorrective, Plain
 
 __all__ = [
-    "Equations", "Settings", "basis_from_text", "check_agreement", "check_settings", "choose",
-    "correction_from_text", "formulation_from_text", "name_list", "number", "selection_from_text",
-    "weights_from_text", "whole",
+    "Equations", "Objects", "basis_from_text", "check_agreement", "choose", "correction_from_text",
+    "formulation_from_text", "name_list", "number", "selection_from_text", "weights_from_text", "whole",
 ]  # fmt: skip
 
 Made = TypeVar("Made")
@@ -207,8 +206,8 @@ def weights_from_text(text: str, *, where: str = "weights") -> Weights:
     return choose(text, _WEIGHTS, where)()
 
 
-class Settings(NamedTuple):
-    """The settings of `identify` that users may give as texts, as objects."""
+class Objects(NamedTuple):
+    """The arguments of `identify` that users may give as texts, as objects."""
 
     basis: Basis
     formulation: Formulation
@@ -224,7 +223,7 @@ class Settings(NamedTuple):
         selection: Selection | str | None,
         correction: Correction | str | None,
         weights: Weights | str | None,
-    ) -> Settings:
+    ) -> Objects:
         """Objects for texts, and the usual ones for None."""
 
         def as_object(name: str, given: Any, read: Callable[..., Any], usual: Any) -> Any:
@@ -257,26 +256,6 @@ def choose(name: str, known: Mapping[str, Made], where: str) -> Made:
     if key not in known:
         raise DataError(f'{where}: there is no "{name.strip()}". {did_you_mean(key, known)}')
     return known[key]
-
-
-def check_settings(
-    rule: Selection,
-    correction: Correction | None,
-    tol: float,
-    max_iter: int,
-    callback: object,
-    seed: int = 0,
-) -> None:
-    """Refuse settings of the solver and of the rule that are not valid, before any data are read."""
-    if not isinstance(rule, Selection):
-        raise DataError(f"solve: `selection` must be a rule such as Significance(), but is {rule!r}.")
-    if correction is not None and not isinstance(correction, Correction):
-        raise DataError(f"solve: `correction` must be one such as Direct(), but is {correction!r}.")
-    if callback is not None and not callable(callback):
-        raise DataError(f"solve: `callback` must be a function of a Step, but is {callback!r}.")
-    positive(tol, "solve: `tol`")
-    integer(max_iter, "solve: `max_iter`", least=1)
-    integer(seed, "identify: `seed`", least=0)
 
 
 _POINTS = 16

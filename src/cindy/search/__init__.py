@@ -10,7 +10,7 @@ from cindy.search.parametric import (
     search_with_parameters,
     values_of,
 )
-from cindy.search.request import Options, Pieces, Request, Stages, solve_with_samples
+from cindy.search.request import Options, Pieces, Request, Settings, Stages, solve_with_samples
 from cindy.search.scan import Values, fewest_values
 from cindy.search.second_look import Look, each_by_its_own, forced, look_again, walk_of, with_kicks
 from cindy.search.starts import NEAR, Found, first_starts, picked, search, stepped_down
@@ -26,6 +26,7 @@ __all__ = [
     "Pieces",
     "Request",
     "Search",
+    "Settings",
     "Stages",
     "Values",
     "WhiteSums",

@@ -1,9 +1,9 @@
 """The request of a user, and how the convex problems of a search are posed and solved.
 
-`Options` hold the constraints, the price of each coefficient and the settings of the solver. `Request` holds
-the data, the terms and the rule, and makes the motion, the problem and the options from them. Conservation
-laws that must hold within a tolerance at every sample are imposed where a model violates them most, until
-none is violated (`solve_with_samples`).
+`Settings` hold the rule and what a user asks of the solver. `Request` holds these, the data and the terms,
+and makes the motion, the problem and the options from them. `Options` hold the constraints and the price of
+each coefficient. Conservation laws that must hold within a tolerance at every sample are imposed where a
+model violates them most, until none is violated (`solve_with_samples`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cindy._arrays import Floats, Ints
+from cindy._check import integer, one_of, positive
 from cindy.basis import Basis
 from cindy.data import Source, Trajectory, looked_at, noise_variance
-from cindy.errors import ConstraintError
+from cindy.errors import ConstraintError, DataError
 from cindy.formulation import Formulation
 from cindy.least_squares import LeastSquares, Rows
 from cindy.model import Model
@@ -32,7 +33,43 @@ from cindy.solver import Correction, Direct, Step
 from cindy.states import Motion
 from cindy.summary import Summary
 
-__all__ = ["Options", "Pieces", "Request", "Stages", "solve_with_samples"]
+__all__ = ["Options", "Pieces", "Request", "Settings", "Stages", "solve_with_samples"]
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """How a user wants the convex problem solved and terms chosen, as in `identify`.
+
+    correction: None for the usual one; seed: of random draws
+    least: "significant", or "best" to return a model even if it is no better than chance
+    """
+
+    selection: Selection
+    correction: Correction | None = None
+    tol: float = 1e-6
+    max_iter: int = 10_000
+    callback: Callable[[Step], bool | None] | None = None
+    seed: int = 0
+    least: str = "significant"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.selection, Selection):
+            raise DataError(
+                f"solve: `selection` must be a rule such as Significance(), but is {self.selection!r}."
+            )
+        if self.correction is not None and not isinstance(self.correction, Correction):
+            raise DataError(f"solve: `correction` must be one such as Direct(), but is {self.correction!r}.")
+        if self.callback is not None and not callable(self.callback):
+            raise DataError(f"solve: `callback` must be a function of a Step, but is {self.callback!r}.")
+        positive(self.tol, "solve: `tol`")
+        integer(self.max_iter, "solve: `max_iter`", least=1)
+        integer(self.seed, "identify: `seed`", least=0)
+        one_of(self.least, ("significant", "best"), "identify: `least`")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings that a model with denoised states stores."""
+        correction = repr(self.correction or Direct())
+        return {"selection": repr(self.selection), "correction": correction, "tol": self.tol}
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +191,6 @@ class Request:
 
     pieces: all data, and who works on them; data: those in memory, or an excerpt
     pose: the function from sums over the data to a problem with the constraints, the radius and the weights
-    seed: of the draw of the part of much data that is searched first
-    least: "significant", or "best" to return a model even if it is no better than chance
     correlation: of the noise of the first states, where several come from one column; None if independent
     """
 
@@ -164,13 +199,7 @@ class Request:
     basis: Basis
     form: Formulation
     pose: Callable[[Summary], Problem]
-    selection: Selection
-    correction: Correction | None
-    tol: float
-    max_iter: int
-    callback: Callable[[Step], bool | None] | None
-    seed: int
-    least: str = "significant"
+    settings: Settings
     correlation: Floats | None = None
 
     def motion(self, data: list[Trajectory] | None = None, instants: int | None = None) -> Motion | None:
@@ -187,7 +216,7 @@ class Request:
 
     def price(self, motion: Motion) -> float:
         """What a coefficient must lower −2 log p by."""
-        return self.selection.price(motion.informed, len(motion.candidates))
+        return self.settings.selection.price(motion.informed, len(motion.candidates))
 
     def variance(self, motion: Motion) -> Floats:
         """The variance of the noise of each state of the motion, estimated by the roughness of the data."""
@@ -247,9 +276,9 @@ class Request:
             self.price(motion),
             problem.weights,
             problem.radius,
-            self.correction or Direct(),
-            self.tol,
-            self.max_iter,
+            self.settings.correction or Direct(),
+            self.settings.tol,
+            self.settings.max_iter,
             faithful=not problem.weights.adapts,
             surcharge=self._surcharge(motion),
             falls=partial(self._spared, motion),
@@ -259,7 +288,8 @@ class Request:
     def _surcharge(self, motion: Motion) -> Floats:
         """(terms · states,) what the rule adds to the price of each coefficient, or takes from it."""
         factors, candidates = _factors(motion), motion.candidates
-        prices = self.selection.prices(motion.informed, factors[candidates], self._information(motion))
+        rule, information = self.settings.selection, self._information(motion)
+        prices = rule.prices(motion.informed, factors[candidates], information)
         beyond = np.zeros(len(factors))
         beyond[candidates] = prices - self.price(motion)
         return beyond
@@ -268,18 +298,13 @@ class Request:
         """By how much the rule lets prices fall where only these coefficients are still tested."""
         candidates = motion.candidates
         factors, places = _factors(motion)[candidates], np.searchsorted(candidates, tested)
-        return self.selection.spared(motion.informed, factors, self._information(motion), places, correlation)
+        rule, information = self.settings.selection, self._information(motion)
+        return rule.spared(motion.informed, factors, information, places, correlation)
 
     def _information(self, motion: Motion) -> float:
         """Sum of the squared signal-to-noise ratio over the samples, as a geometric mean over the states."""
         signal = (motion.spread**2 / np.maximum(self.variance(motion), 1e-300))[motion.measured]
         return motion.samples * float(np.exp(np.mean(np.log(np.maximum(signal, 1.0)))))
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings that a model stores."""
-        used = repr(self.correction or Direct())
-        return {"selection": repr(self.selection), "correction": used, "tol": self.tol}
 
 
 def _factors(motion: Motion) -> Ints:
