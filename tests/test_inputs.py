@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import cindy
 from cindy.cli.app import app
+from cindy.cli.screen import as_typed
 from cindy.data import Held, as_trajectories
 from cindy.data.parts import Lazy
 from cindy.errors import DataError
@@ -201,7 +202,7 @@ def test_the_command_line_takes_a_step_and_a_hold(tmp_path):
     assert cindy.load(model).settings["hold"] == "zero"
     wrong = CliRunner().invoke(app, [*arguments[:-1], "spline"])
     assert isinstance(wrong.exception, DataError)
-    assert "--hold" in str(wrong.exception)
+    assert "--hold must be" in as_typed(str(wrong.exception))
 
 
 def late(lag):

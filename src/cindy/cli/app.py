@@ -322,7 +322,6 @@ def simulate(
     from cindy._files import write_text
     from cindy.cli import screen, texts
     from cindy.cli.commands import as_csv, inputs_from, solve_field
-    from cindy.data import as_hold
 
     law = cindy.load(model)
     if law.formulation.for_fields:
@@ -330,16 +329,14 @@ def simulate(
         return
     start = texts.start(x0, law.states, "--x0")
     velocity = None if v0 is None else texts.start(v0, law.states, "--v0")
-    continued = as_hold(hold or law.settings.get("hold", "linear"), "--hold")
     measured = inputs_from(law, inputs, time)
     if t is None and measured is None:
         raise DataError('simulate: the times are missing. Say --t "start:stop:step".')
     times = measured.t if t is None and measured is not None else texts.times(t or "")
+    u, u_t = (None, None) if measured is None else (measured.x, measured.t)
+    held: Any = hold
     with screen.working("Simulating"):
-        if measured is None:
-            solution = law.simulate(start, times, v0=velocity, run=run)
-        else:
-            solution = law.simulate(start, times, measured.x, continued, u_t=measured.t, v0=velocity, run=run)
+        solution = law.simulate(start, times, u, held, u_t=u_t, v0=velocity, run=run)
     if out is None:
         screen.out.file.write(as_csv(solution))
     else:

@@ -18,7 +18,7 @@ from cindy._files import make_folder, whole_file
 from cindy.basis import Basis, listed
 from cindy.cli import screen, texts
 from cindy.cli.settings import FitSettings
-from cindy.data import NETCDF, Field, Trajectory, as_hold, read
+from cindy.data import NETCDF, Field, Trajectory, read
 from cindy.errors import DataError, NoModelError, require
 from cindy.export import format_value
 from cindy.identification import basis_from_text, name_list, number, whole
@@ -125,7 +125,7 @@ def run_fit(settings: FitSettings, config: Path | None) -> None:
 def _read(file: str, settings: FitSettings) -> list[Trajectory]:
     states, inputs = names(settings.states, "--states"), names(settings.inputs, "--inputs")
     by = names(settings.by, "--by")
-    hold = as_hold(settings.hold or "linear", "--hold")
+    hold: Any = settings.hold or "linear"
     with screen.working(f"Reading {file}"):
         unit, dt = settings.time_unit, settings.dt
         runs = read(Path(file), settings.time, states, by, inputs, dt=dt, hold=hold, time_unit=unit)

@@ -3,7 +3,7 @@
 from cindy.data.field import Field, as_fields
 from cindy.data.files import NETCDF
 from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
-from cindy.data.inputs import Held, Hold, as_hold, with_turns
+from cindy.data.inputs import HOLDS, Held, Hold, with_turns
 from cindy.data.instrument_faults import without_clipped
 from cindy.data.parts import Lazy, Part, glimpse, loaded
 from cindy.data.plausibility import lack_of_fit, oddities
@@ -29,6 +29,7 @@ from cindy.data.time_scales import (
 from cindy.data.trajectory import Trajectory, same_variables
 
 __all__ = [
+    "HOLDS",
     "LOOK",
     "LOOK_SAMPLES",
     "NETCDF",
@@ -41,7 +42,6 @@ __all__ = [
     "Source",
     "Trajectory",
     "as_fields",
-    "as_hold",
     "as_source",
     "as_trajectories",
     "beginning",

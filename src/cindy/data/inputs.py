@@ -24,19 +24,19 @@ inputs jump or bend are then added to the record, with the states missing there.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import factorial
-from typing import Any, Literal, cast, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cindy._arrays import Floats
-from cindy._check import did_you_mean, floats, short
 from cindy.errors import DataError
 
 Hold = Literal["zero", "linear", "band"]
+HOLDS = get_args(Hold)
 
 
 @dataclass(frozen=True)
@@ -57,44 +57,6 @@ class _Between:
 
 
 _BETWEEN = _Between()
-
-
-def as_hold(hold: object, where: str) -> Hold:
-    """The hold that a user named, or an error."""
-    if isinstance(hold, str) and hold in get_args(Hold):
-        return cast(Hold, hold)
-    raise DataError(
-        f'{where} must be "zero" (each value stays until the next), "linear" (straight lines) or "band" '
-        f"(band-limited), but is {hold!r}."
-    )
-
-
-def checked_hold(hold: Any, t: Floats, u: Floats | None, where: str) -> Hold:
-    """The hold that a user gave for inputs at times t, or an error."""
-    named = as_hold(hold, f"{where}: `hold`")
-    if named == "band" and u is not None and len(t) > 2 and lattice(t) is None:
-        raise DataError(
-            f'{where}: hold="band" needs a constant step, because only then do samples determine a '
-            'band-limited signal. Resample the data, or use hold="linear".'
-        )
-    return named
-
-
-def checked_delay(delay: Any, channels: tuple[str, ...], where: str) -> Mapping[str, float]:
-    """The delays that a user gave, by channel, or an error."""
-    if delay is None:
-        return {}
-    if not isinstance(delay, Mapping):
-        raise DataError(
-            f'{where}: `delay` must give a time for each late channel, as in {{"p": 0.02}}, but is '
-            f"{short(delay)}."
-        )
-    lags = {}
-    for name, lag in delay.items():
-        if name not in channels:
-            raise DataError(f"{where}: `delay` names {name!r}. {did_you_mean(str(name), channels)}")
-        lags[str(name)] = float(floats([lag], f"{where}: the delay of {name!r}", ndim=1)[0])
-    return lags
 
 
 class Held:
@@ -149,6 +111,17 @@ def lattice(t: Floats) -> float | None:
     step = float(np.sum(steps) / max(np.sum(counts), 1.0))
     places = (t - t[0]) / step
     return step if float(np.max(np.abs(places - np.round(places)))) <= _BETWEEN.off_lattice else None
+
+
+def constant_step(t: Floats, where: str) -> float:
+    """The same, or the error that inputs are not determined by these samples."""
+    step = lattice(t)
+    if step is None:
+        raise DataError(
+            f'{where}: hold="band" needs a constant step, because only then do samples determine a '
+            'band-limited signal. Resample the data, or use hold="linear".'
+        )
+    return step
 
 
 def at_common_times(
@@ -233,12 +206,7 @@ def _band_limited(t: Floats, u: Floats) -> tuple[Floats, Floats]:
     from scipy.fft import dst
     from scipy.interpolate import CubicSpline, make_interp_spline
 
-    step = lattice(t)
-    if step is None:
-        raise DataError(
-            'hold="band" needs samples at a constant step: only then do they determine a band-limited '
-            'signal. Resample the inputs, or use hold="linear".'
-        )
+    step = constant_step(t, "The inputs")
     places = np.round((t - t[0]) / step).astype(np.intp)
     if len(places) < places[-1] + 1:  # a spline bridges missing samples
         u = CubicSpline(places, u)(np.arange(places[-1] + 1))

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats
-from cindy._check import did_you_mean, flag, positive, text, unique_names
+from cindy._check import did_you_mean, flag, one_of, positive, text, unique_names
 from cindy._files import is_file
 from cindy.data.field import Field
 from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet
-from cindy.data.inputs import Hold, as_hold
+from cindy.data.inputs import HOLDS, Hold
 from cindy.data.moments import checked_unit, in_unit, time_column, word_of_time
 from cindy.data.parts import (
     Lazy,
@@ -113,13 +113,14 @@ def read(
     [2, 2]
     """
     keys = (by,) if isinstance(by, str) else by
+    one_of(hold, HOLDS, "read: `hold`")
     columns = _Columns(
         None if time is None else text(time, "read: `time`"),
         None if states is None else unique_names(states, "read: `states`"),
         () if keys is None else unique_names(keys, "read: `by`"),
         None if inputs is None else unique_names(inputs, "read: `inputs`"),
         None if dt is None else positive(dt, "read: `dt`"),
-        as_hold(hold, "read: `hold`"),
+        hold,
         None if time_unit is None else checked_unit(time_unit, "read: `time_unit`"),
     )
     files = _files(path)

@@ -14,8 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from cindy._arrays import Floats, Space
 from cindy._check import (
     counted,
+    did_you_mean,
     floats,
     instance,
+    number,
+    one_of,
     positive,
     short,
     stretch,
@@ -25,11 +28,11 @@ from cindy._check import (
 )
 from cindy.calculus import uniform_step
 from cindy.data.inputs import (
+    HOLDS,
     Held,
     Hold,
     at_common_times,
-    checked_delay,
-    checked_hold,
+    constant_step,
     interpolated,
     moved_holds,
 )
@@ -120,9 +123,11 @@ class Trajectory:
         values = _columns(x, f"{where}: `x`", len(times))
         input_times = times if u_t is None else _times_of_inputs(t, u_t, u, where)
         signals = None if u is None else _columns(u, f"{where}: `u`", len(input_times))
+        one_of(hold, HOLDS, f"{where}: `hold`")
         if u_t is not None and signals is not None:
-            hold = checked_hold(hold, input_times, signals, where)
             times, values, signals = at_common_times(times, values, input_times, signals, hold, where)
+        if hold == "band" and signals is not None and len(times) > 2:
+            constant_step(times, where)
         state_names = _names(states, "x", values.shape[1], f"{where}: `states`")
         # `replace` passes on an empty tuple of names, which stands for the default names.
         given = None if isinstance(inputs, (tuple, list)) and not inputs else inputs
@@ -134,8 +139,8 @@ class Trajectory:
             "states": state_names,
             "u": None if signals is None else _read_only(signals, u),
             "inputs": input_names,
-            "hold": checked_hold(hold, times, signals, where),
-            "delay": checked_delay(delay, state_names + input_names, where),
+            "hold": hold,
+            "delay": _delays(delay, state_names + input_names, where),
             "time_unit": text(time_unit, f"{where}: `time_unit`") or unit,
             "stopped": None if stopped is None else text(stopped, f"{where}: `stopped`"),
             "name": name,
@@ -397,6 +402,17 @@ def _names(given: Iterable[str] | None, letter: str, count: int, where: str) -> 
             f"but holds {counted(len(names), 'name')}: {', '.join(names)}."
         )
     return names
+
+
+def _delays(given: Any, channels: tuple[str, ...], where: str) -> Mapping[str, float]:
+    """The delays that a user gave, by channel."""
+    if given is None:
+        return {}
+    instance(given, Mapping, f"{where}: `delay`", 'a time for each late channel, as in {"p": 0.02}')
+    for name in given:
+        if name not in channels:
+            raise DataError(f"{where}: `delay` names {name!r}. {did_you_mean(name, channels)}")
+    return {name: number(lag, f"{where}: the delay of {name!r}") for name, lag in given.items()}
 
 
 def _must_increase(t: Floats, where: str, name: str) -> None:

@@ -273,8 +273,11 @@ class Equations:
     @cached_property
     def switches(self) -> Switches | None:
         """F with a symbol for every sign, abs, max, min and comparison; None if it has none."""
-        given = len(self.states) + len(self.rates)
-        return Switches.of(self.basis.terms(self.variables), self.coef, self.variables, given)
+        terms, given = self.basis.terms(self.variables), len(self.states) + len(self.rates)
+        # Only formulas can switch.
+        if all(factor.expression is None for term in terms for factor in term):
+            return None
+        return Switches.of(terms, self.coef, self.variables, given)
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions cannot be pickled, and are compiled again when needed. The data are not copied.

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cindy._arrays import Floats, one_thread
-from cindy._check import counted, floats, integer, numbers, positive
+from cindy._check import counted, floats, integer, numbers, one_of, positive
 from cindy.basis import TIME, is_run
-from cindy.data import Held, Hold, Trajectory, as_hold, with_turns
+from cindy.data import HOLDS, Held, Hold, Trajectory, with_turns
 from cindy.errors import CindyError, DataError
 from cindy.model.equations import Equations, start_of
 from cindy.model.matching import unmeasured
@@ -258,7 +258,7 @@ def simulate(
         raise DataError("simulate: `t` must be the times of a solution, such as numpy.linspace(0, 10, 1001).")
     # Times must be finite and increase, which the constructor of a trajectory checks.
     times = Trajectory(times, np.zeros(np.shape(times))).t
-    hold = as_hold(hold, "simulate: `hold`")
+    one_of(hold, HOLDS, "simulate: `hold`")
     own = times
     if u_t is not None:
         own, u = _measured(times, u, u_t, hold)
@@ -280,7 +280,7 @@ def simulate(
     edges = np.unique([times[0], *(s for s in jumps if times[0] < s < times[-1]), times[-1]])
     for begin, end in itertools.pairwise(edges.tolist()):
         held = signal if signal is None or not len(jumps) else _constant(signal(begin))
-        rhs = _right_hand_side(model, held, longest_step(times) if path is None else None)
+        rhs = _right_hand_side(model, held, times if path is None else None)
         inside = times[(times > begin) & (times <= end)]
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -328,14 +328,14 @@ def _constant(values: Sequence[float]) -> Signal:
     return lambda s: values
 
 
-def _right_hand_side(model: Equations, signal: Signal | None, longest: float | None) -> RightHandSide:
+def _right_hand_side(model: Equations, signal: Signal | None, times: Floats | None) -> RightHandSide:
     """The compiled equations in first-order form, as (t, array) → list; with their switches if they have any.
 
-    longest: step of an integrator that goes from switch to switch; None for one that does not
+    times: of the whole solution, for an integrator that goes from switch to switch; else None
     """
     rhs, d, rates = model.rhs, len(model.states), bool(model.rates)
-    if longest is not None and not model.formulation.discrete and model.switches is not None:
-        return SwitchedMotion(model.switches, signal, longest)
+    if times is not None and not model.formulation.discrete and model.switches is not None:
+        return SwitchedMotion(model.switches, signal, longest_step(times))
     if model.order == 1:
         if signal is None:
             return lambda s, x: rhs(s, x.tolist())
