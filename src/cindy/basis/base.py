@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Self
@@ -15,7 +15,7 @@ from cindy import _check
 from cindy._arrays import Floats, Space
 from cindy.basis.expression import Expression
 from cindy.basis.plan import Plan
-from cindy.basis.term import Parameter, Term, merged, product, renamed
+from cindy.basis.term import Parameter, Term, merged, product, renamed, term_parameters
 from cindy.errors import DataError
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -24,6 +24,10 @@ MOST_TERMS = 200_000
 """A triangle of so many columns would take 320 GB; a larger basis is a mistake in its degree."""
 DEEPEST = 40
 """Levels of a description in a file: nobody nests bases so deeply, and reading them is recursive."""
+MOST_OUTSIDE = 0.05
+"""Largest share of samples that noise may push out of the domain of a term; for more, a parameter does."""
+GRID_VALUES = 5
+"""Values of an unknown parameter, from end to end of its range, at which its terms are evaluated."""
 _COMPOSED = ("Sum", "Product", "Subset", "Without")
 
 
@@ -202,6 +206,32 @@ class Basis(ABC):
     def _at(self, values: Mapping[str, float]) -> Basis:
         """As `at`, for one family; `values` may hold parameters of other families."""
         return self._with(lambda part: part._at(values))
+
+    def outside_domain(self, variables: tuple[str, ...], points: Floats) -> NDArray[np.bool_]:
+        """(n,) points at which a term with parameters has no value although every variable was measured."""
+        columns = dict(zip(variables, points.T, strict=True))
+        outside = np.zeros(len(points), dtype=bool)
+        measured = np.isfinite(points).all(axis=1)
+        for placed in self._placed():
+            undefined = np.zeros(len(points), dtype=bool)
+            with np.errstate(all="ignore"):
+                for term in placed.terms(variables):
+                    for factor in term if term_parameters(term) else ():
+                        if factor.expression is not None:
+                            undefined |= measured & ~np.isfinite(factor.expression.evaluate(columns))
+            if undefined.mean() <= MOST_OUTSIDE:
+                outside |= undefined
+        return outside
+
+    def _placed(self) -> Iterator[Basis]:
+        """The basis itself, or with each unknown parameter at a few values and the others in mid-range."""
+        unknown = self.unknowns()
+        middle = {parameter.name: parameter.middle for parameter in unknown}
+        if not unknown:
+            yield self
+        for parameter in unknown:
+            for value in parameter.grid(GRID_VALUES):
+                yield self.at({**middle, parameter.name: float(value)})
 
     def _summands(self) -> tuple[Basis, ...]:
         return (self,)

@@ -9,19 +9,11 @@ from cindy.model.comparison import (
     matched_fields,
     residuals,
 )
-from cindy.model.denoised import Denoised, completed, matched
+from cindy.model.denoised import Denoised, between, completed, inside_domain, matched
 from cindy.model.diagnostics import Diagnostics, FieldComparison, compare_fields, diagnose, diagnose_fields
 from cindy.model.ensemble import band, densities
 from cindy.model.equations import Estimate
-from cindy.model.matching import (
-    Readouts,
-    between,
-    inside_domain,
-    outside_domain,
-    run_names,
-    unmeasured,
-    with_inputs,
-)
+from cindy.model.matching import Readouts, run_names, unmeasured, with_inputs
 from cindy.model.model import Model, Path
 from cindy.model.model_file import load
 from cindy.model.simulation import Limits
@@ -73,7 +65,6 @@ __all__ = [
     "matched",
     "matched_fields",
     "named_term",
-    "outside_domain",
     "residuals",
     "run_names",
     "solutions",

@@ -29,10 +29,10 @@ from cindy.data import (
 from cindy.errors import DataError
 from cindy.formulation import Differential, Formulation
 from cindy.least_squares import LeastSquares
-from cindy.model.denoised import completed, matched
+from cindy.model.denoised import completed, inside_domain, matched
 from cindy.model.equations import Equations
 from cindy.model.field_simulation import simulate_field
-from cindy.model.matching import as_states, inside_domain
+from cindy.model.matching import as_states
 from cindy.model.simulation import Limits
 from cindy.model.solution import Solution, solutions, solved_along, stretches_of
 from cindy.summary import accumulate

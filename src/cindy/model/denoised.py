@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
 from cindy.basis import Custom
@@ -233,6 +234,35 @@ def completed(model: Equations, data: Sequence[Trajectory]) -> list[Trajectory]:
         replace(run, x=np.where(measured, run.x, x[:, : run.dimension]))
         for run, measured, x in zip(data, seen, states, strict=True)
     ]
+
+
+def inside_domain(model: Equations, data: Sequence[Trajectory]) -> tuple[list[Trajectory], int]:
+    """The data with the few samples at which terms are undefined replaced by interpolation, and how many.
+
+    Noise can push a concentration below zero, where √x has no value.
+    """
+    if not model.basis.parameter_names() or model.rates:
+        return list(data), 0
+    points = np.concatenate([trajectory.values for trajectory in data])
+    outside = model.basis.outside_domain(model.variables, points)
+    if not outside.any():
+        return list(data), 0
+    masks = np.split(outside, np.cumsum([len(trajectory) for trajectory in data])[:-1])
+    moved = [
+        replace(trajectory, x=between(trajectory.t, trajectory.x, mask))
+        for trajectory, mask in zip(data, masks, strict=True)
+    ]
+    return moved, int(outside.sum())
+
+
+def between(t: Floats, x: Floats, outside: NDArray[np.bool_]) -> Floats:
+    """(samples, states): the marked samples replaced by linear interpolation between the others."""
+    filled = np.array(x)
+    for column in filled.T:
+        known = ~outside & np.isfinite(column)
+        if known.any():
+            column[outside] = np.interp(t[outside], t[known], column[known])
+    return filled
 
 
 def denoised_under(model: Equations, data: Sequence[Trajectory]) -> Denoised | None:

@@ -40,8 +40,7 @@ from cindy.model.comparison import (
     solved_field,
     unexplained_rows,
 )
-from cindy.model.denoised import Denoised, EquationRows, denoised_under
-from cindy.model.matching import inside_domain
+from cindy.model.denoised import Denoised, EquationRows, denoised_under, inside_domain
 from cindy.model.model import Model
 from cindy.model.story import SURE, named_term
 from cindy.summary import accumulate

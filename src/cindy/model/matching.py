@@ -1,4 +1,4 @@
-"""Data as a model needs them: read-outs as states, time and run as inputs, samples where terms are defined.
+"""Data as a model needs them: read-outs as states, time and run as inputs.
 
 Read-outs are sensors that measure combinations of states, y = H x with H known, of any rank.
 
@@ -28,11 +28,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cindy._arrays import Floats
 from cindy._check import did_you_mean, short
-from cindy.basis import TIME, Basis, Custom, is_run, listed, term_parameters
+from cindy.basis import TIME, Custom, is_run, listed
 from cindy.data import Trajectory
 from cindy.errors import CindyError, DataError
 from cindy.findings import Finding
@@ -391,68 +390,3 @@ def _with(trajectory: Trajectory, missing: Sequence[str], run: str) -> Trajector
     measured = [] if trajectory.u is None else [trajectory.u]
     u = np.column_stack([*measured, *(column(name) for name in missing)])
     return replace(trajectory, u=u, inputs=(*trajectory.inputs, *missing))
-
-
-Mask = NDArray[np.bool_]
-
-_MOST_OUTSIDE = 0.05
-"""Largest share of samples that noise may push out of the domain of a term; for more, a parameter does."""
-_GRID_VALUES = 5
-"""Values of an unknown parameter, from end to end of its range, at which its terms are evaluated."""
-
-
-def inside_domain(model: Equations, data: Sequence[Trajectory]) -> tuple[list[Trajectory], int]:
-    """The data with the few samples at which terms are undefined replaced by interpolation, and how many.
-
-    Noise can push a concentration below zero, where √x has no value.
-    """
-    if not model.basis.parameter_names() or model.rates:
-        return list(data), 0
-    points = np.concatenate([trajectory.values for trajectory in data])
-    outside = outside_domain(model.basis, model.variables, points)
-    if not outside.any():
-        return list(data), 0
-    masks = np.split(outside, np.cumsum([len(trajectory) for trajectory in data])[:-1])
-    moved = [
-        replace(trajectory, x=between(trajectory.t, trajectory.x, mask))
-        for trajectory, mask in zip(data, masks, strict=True)
-    ]
-    return moved, int(outside.sum())
-
-
-def outside_domain(basis: Basis, variables: tuple[str, ...], points: Floats) -> Mask:
-    """(n,) points at which a term with parameters has no value although every variable was measured."""
-    columns = dict(zip(variables, points.T, strict=True))
-    outside = np.zeros(len(points), dtype=bool)
-    measured = np.isfinite(points).all(axis=1)
-    for placed in _placed(basis):
-        undefined = np.zeros(len(points), dtype=bool)
-        with np.errstate(all="ignore"):
-            for term in placed.terms(variables):
-                for factor in term if term_parameters(term) else ():
-                    if factor.expression is not None:
-                        undefined |= measured & ~np.isfinite(factor.expression.evaluate(columns))
-        if undefined.mean() <= _MOST_OUTSIDE:
-            outside |= undefined
-    return outside
-
-
-def _placed(basis: Basis) -> Iterator[Basis]:
-    """The basis itself, or with each unknown parameter at a few values and the others in mid-range."""
-    unknown = basis.unknowns()
-    middle = {parameter.name: parameter.middle for parameter in unknown}
-    if not unknown:
-        yield basis
-    for parameter in unknown:
-        for value in parameter.grid(_GRID_VALUES):
-            yield basis.at({**middle, parameter.name: float(value)})
-
-
-def between(t: Floats, x: Floats, outside: Mask) -> Floats:
-    """(samples, states): the marked samples replaced by linear interpolation between the others."""
-    filled = np.array(x)
-    for column in filled.T:
-        known = ~outside & np.isfinite(column)
-        if known.any():
-            column[outside] = np.interp(t[outside], t[known], column[known])
-    return filled

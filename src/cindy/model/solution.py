@@ -29,9 +29,8 @@ from cindy._arrays import Floats
 from cindy.calculus import cumulative, derivative_weights, interval_weights
 from cindy.data import LOOK, Trajectory, half_period, noise_level, spread_over
 from cindy.errors import DataError
-from cindy.model.denoised import denoised_states
+from cindy.model.denoised import denoised_states, inside_domain
 from cindy.model.equations import Equations
-from cindy.model.matching import inside_domain
 from cindy.model.simulation import Limits, simulate
 
 _LIMITS = Limits(rtol=1e-6, atol=1e-8, growth=1e3, steps=20_000)

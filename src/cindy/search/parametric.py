@@ -21,7 +21,7 @@ import numpy as np
 
 from cindy._arrays import Floats, Ints
 from cindy.errors import DataError
-from cindy.model import between, outside_domain
+from cindy.model import between
 from cindy.search.loop import Met, Search
 from cindy.search.moves import Move, Moves
 from cindy.search.request import Options
@@ -225,7 +225,7 @@ def plain_fitted(motion: Motion, met: Met) -> Fitted:
 def _motion_inside(motion: Motion) -> Motion:
     """The motion with measurements between their neighbours where terms are not defined at them."""
     flat = np.concatenate([record.points(record.y) for record in motion.records])
-    outside = outside_domain(motion.basis, motion.variables, flat)
+    outside = motion.basis.outside_domain(motion.variables, flat)
     if not outside.any():
         return motion
     records, first = [], 0
