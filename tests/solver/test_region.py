@@ -10,8 +10,9 @@ from scipy.optimize import linprog
 from cindy.errors import DataError, InfeasibleError, SolverError
 from cindy.least_squares import LeastSquares
 from cindy.solver import Region, conditional_gradient, contradictory, oracle_for
+from cindy.solver.corners import Rays
 from cindy.solver.linear_program import LinearProgram
-from cindy.solver.oracle import Ball, Rays
+from cindy.solver.region import Ball
 
 EYE = np.eye(4)
 

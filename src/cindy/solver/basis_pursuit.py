@@ -27,8 +27,7 @@ from cindy.least_squares import LeastSquares
 from cindy.solver.correction import Correction
 from cindy.solver.linear_program import nearest_to_zero, oracle_for
 from cindy.solver.loop import check_problem, conditional_gradient
-from cindy.solver.oracle import Ball, Line, Oracle
-from cindy.solver.region import Region
+from cindy.solver.region import Ball, Line, Oracle, Region
 from cindy.solver.result import Result, Status, Step, floor
 
 

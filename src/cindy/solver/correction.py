@@ -18,8 +18,7 @@ from cindy._check import integer, positive
 from cindy.least_squares import LeastSquares
 from cindy.solver.hull import Corral
 from cindy.solver.iterate import ActiveSet, Iterate, Walk, accelerated, project
-from cindy.solver.oracle import Atom, Oracle
-from cindy.solver.region import Region
+from cindy.solver.region import Atom, Oracle, Region
 from cindy.solver.sampled_rows import LocalModel
 
 # Takes the atom that the oracle found and the gap, and gives the iterate to go on with.

@@ -6,7 +6,7 @@ from cindy._arrays import Floats, Ints
 from cindy.least_squares import triangle
 from cindy.solver.correction import Advance, Correction, Start
 from cindy.solver.iterate import Iterate
-from cindy.solver.oracle import Atom, Oracle
+from cindy.solver.region import Atom, Oracle
 from cindy.solver.result import Sizes, Snapshot, way_back
 from cindy.solver.sampled_rows import LocalModel, Reading, SampledRows
 

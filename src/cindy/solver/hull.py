@@ -20,7 +20,7 @@ from scipy.linalg.lapack import dtrtrs
 from cindy._arrays import Floats, Ints
 from cindy.least_squares import LeastSquares
 from cindy.solver.iterate import Group, Iterate
-from cindy.solver.oracle import Atom, Oracle
+from cindy.solver.region import Atom, Oracle
 from cindy.solver.result import Nonzeros, Snapshot, way_back
 
 DEPENDENT = 1e-12

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints
 from cindy.least_squares import LeastSquares
-from cindy.solver.oracle import Atom, Oracle
+from cindy.solver.region import Atom, Oracle
 from cindy.solver.result import Nonzeros, Snapshot, way_back
 from cindy.solver.sampled_rows import LocalModel
 

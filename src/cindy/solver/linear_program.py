@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from cindy._arrays import Floats, Ints
 from cindy._check import instance, numbers, short
 from cindy.errors import DataError, InfeasibleError, SolverError
-from cindy.solver.oracle import Atom, Ball, Line, Oracle, Rays
-from cindy.solver.region import Region, presolve
+from cindy.solver.corners import presolve
+from cindy.solver.region import Atom, Ball, Line, Oracle, Region
 from cindy.solver.result import lower_bound
 
 
@@ -464,7 +464,7 @@ def oracle_for(region: Region) -> Oracle:
 
     - Without rows: the closed form of the ball (`Ball`).
     - Rows that fall apart into small homogeneous blocks (ties, conservation laws, signs): the least value
-      over the corners of the blocks, which `presolve` lists (`Rays`).
+      over the corners of the blocks, which `presolve` lists.
     - Any other rows: a linear program (`LinearProgram`).
 
     >>> import numpy as np
@@ -478,9 +478,9 @@ def oracle_for(region: Region) -> Oracle:
     if region.rows == 0:
         return Ball(region)
     try:
-        hull = presolve(region)
+        rays = presolve(region)
     except InfeasibleError as error:
         if not contradictory(region):
             raise
         raise InfeasibleError(_why_infeasible(region)) from error
-    return LinearProgram(region) if hull is None else Rays(region, hull)
+    return LinearProgram(region) if rays is None else rays

@@ -26,7 +26,7 @@ from cindy.least_squares import LeastSquares
 from cindy.solver.correction import Correction, Direct
 from cindy.solver.epochs import Epochs
 from cindy.solver.iterate import Iterate
-from cindy.solver.oracle import Atom, Oracle
+from cindy.solver.region import Atom, Oracle
 from cindy.solver.result import Result, Sizes, Status, Step, Trace, certificate
 from cindy.solver.sampled_rows import SampledRows
 

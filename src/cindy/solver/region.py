@@ -1,21 +1,14 @@
-"""The feasible set: a weighted l1 ball cut by linear rows, and its presolve.
+"""The feasible set, a weighted l1 ball cut by linear rows, and the oracle that finds its corners.
 
-`presolve` turns a region whose rows fall apart into small blocks into the hull of a few points, over which a
-linear function is minimised by looking at all of them:
-
-1. Rows that share coefficients form a block (`_split`). Rows that only tie two coefficients have the corners
-   ±(−b, a) in closed form.
-2. The equalities of a block are eliminated (`_eliminate`): a basis of what they leave free, and an offset.
-3. The corners of the block are the lines in which as many planes ξ_i = 0 or row = 0 meet as there are
-   dimensions to lose (`_corners`). With f free dimensions and p planes there are at most C(p, f − 1).
-4. All corners are scaled to unit norm; the radius is what they share (`_assemble`).
+An oracle gives a point of a region that minimises a linear function ⟨gradient, x⟩, as an `Atom`; a corner
+does. The ball has the corners ± radius / weights_i (`Ball`), some regions have few corners (`corners.py`),
+and all others need a linear program (`linear_program.py`).
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import combinations
-from math import comb
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import scipy.sparse
@@ -24,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from cindy._arrays import Floats, Ints
 from cindy._check import floats, integer, numbers, positive
 from cindy.errors import DataError, InfeasibleError
-from cindy.least_squares import affine, pieces
 
 Sparse = scipy.sparse.csr_array
 
@@ -175,258 +167,147 @@ def _check_order(lower: Floats, upper: Floats) -> None:
         )
 
 
-# Directions of corners with equally many nonzeros, one a row: where those are, and the values there.
-_Directions = tuple[Ints, Floats]
-# The offset of a block, and its corners as places among its members with the values there.
-_Solved = tuple[Floats, list[_Directions]]
-
-
-@dataclass(frozen=True)
-class _Corners:
-    """Limits beyond which a linear program is cheaper than listing corners, and what counts as rounding."""
-
-    most_corners: int = 5_000
-    """Candidates for corners in one block."""
-    most_in_all: int = 50_000
-    """Corners in all blocks together: an oracle call looks at every corner."""
-    most_free: int = 40
-    """Coefficients of a block less its equalities: the number of corners grows exponentially with it."""
-    rounding: float = 1e-11
-    """Relative size below which a number left by elimination counts as zero."""
-
-
-_CORNERS = _Corners()
-
-
 @dataclass(frozen=True, eq=False)
-class Presolved:
-    """The hull of an origin and of displacements from it.
+class Atom:
+    """A point of the region, as a sparse displacement from the origin of its oracle.
 
-    origin: (size,)
-    room: the radius less the norm of the origin
-    free: coefficients in no row; ± room / weight in each is a displacement
-    indices, values: (others, longest), directions of the other displacements, of unit norm, padded with zeros
+    indices, values: (nonzeros,), the displacement
+    origin: (size,), shared by all atoms of an oracle
+
+    >>> import numpy as np
+    >>> from cindy.solver import Atom
+    >>> Atom.at(np.array([0.0, 2.0, 0.0]), origin=np.zeros(3)).point().tolist()
+    [0.0, 2.0, 0.0]
     """
 
-    origin: Floats
-    room: float
-    free: Ints
     indices: Ints
     values: Floats
+    origin: Floats
+
+    @classmethod
+    def at(cls, point: Floats, origin: Floats) -> "Atom":
+        """A flat point as an atom."""
+        displacement = point - origin
+        indices = np.flatnonzero(displacement)
+        return cls(indices, displacement[indices], origin)
+
+    def point(self) -> Floats:
+        """(size,): the point itself."""
+        x = self.origin.copy()
+        x[self.indices] += self.values
+        return x
+
+    @cached_property
+    def key(self) -> bytes:
+        """Equal for equal displacements."""
+        return self.indices.tobytes() + self.values.tobytes()
+
+    def slope(self, gradient: Floats) -> float:
+        """Inner product of the displacement with a flat gradient."""
+        return float(gradient[self.indices] @ self.values)
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """Coefficients that rows connect, and those rows, dense.
+class Line(NamedTuple):
+    """A lower bound level − slope · r for every point within radius r that obeys the rows of a region."""
 
-    members: flat indices of the coefficients; row_numbers: numbers of the rows
-    equal, goal: rows with equal x = goal; signs: rows with signs x ≥ 0
+    level: float
+    slope: float
+
+    def at(self, radius: float) -> float:
+        """The bound for one radius."""
+        return self.level - self.slope * radius
+
+
+class Oracle(ABC):
+    """Finds the point of a region that minimises a linear function.
+
+    `origin` is a point of the region: zero wherever zero is feasible. The region is the hull of the origin
+    and of what the oracle returns, so runs start at the origin and count it among their atoms.
+
+    costly: whether a call takes longer than a look through earlier atoms
+
+    A subclass needs `region`, `origin` and `minimise`. This one looks through two points of the ball:
+
+    >>> import numpy as np
+    >>> from cindy.solver import Atom, Oracle, Region
+    >>> class TwoPoints(Oracle):
+    ...     region, origin = Region(2, radius=1.0), np.zeros(2)
+    ...     def minimise(self, gradient):
+    ...         points = np.array([[1.0, 0.0], [0.0, -1.0]])
+    ...         return Atom.at(points[np.argmin(points @ gradient)], self.origin)
+    >>> TwoPoints().minimise(np.array([0.5, 3.0])).point().tolist()
+    [0.0, -1.0]
     """
 
-    members: Ints
-    row_numbers: Ints
-    equal: Floats
-    goal: Floats
-    signs: Floats
+    region: Region
+    origin: Floats
+    costly = False
 
-    @property
-    def look(self) -> tuple[int, bytes, bytes, bytes]:
-        """A key that is equal for blocks with the same equations over other coefficients."""
-        return len(self.members), self.equal.tobytes(), self.goal.tobytes(), self.signs.tobytes()
+    @abstractmethod
+    def minimise(self, gradient: Floats) -> Atom:
+        """The minimiser for a flat gradient that is known to be finite and of the right size."""
 
+    def proved(self, gradient: Floats) -> tuple[Atom, Line]:
+        """The atom of `minimise`, and a lower bound on the inner products of all displacements of the region.
 
-def presolve(region: Region) -> Presolved | None:
-    """The region as a hull of few points, or None where only a linear program will do.
+        The bound holds in spite of rounding and of tolerances. This one allows for rounding of the inner
+        product and holds for the radius of the region; those of the oracles of `oracle_for` hold for any.
+        """
+        atom = self.minimise(gradient)
+        # An inner product of n rounded factors is off by at most about n eps Σ |a_i b_i|.
+        size = float(np.abs(gradient[atom.indices]) @ np.abs(atom.values))
+        least = atom.slope(gradient) - (2 + len(atom.indices)) * np.finfo(float).eps * size
+        return atom, Line(least, 0.0)
 
-    A block qualifies if its rows are homogeneous (ties, conservation laws, signs) or leave no freedom at all
-    (fixed values). Different blocks share only the radius, so each corner of the region lies in one block.
-    Redundant rows do no harm; contradictory ones raise InfeasibleError.
-    """
-    split = _split(region)
-    if split is None:
-        return None
-    ties, blocks = split
-    origin = np.zeros(region.size)
-    free = np.ones(region.size, dtype=bool)
-    free[ties[0]] = False
-    corners = [ties] if ties[0].size else []
-    solved: dict[tuple[int, bytes, bytes, bytes], _Solved | None] = {}
-    for block in blocks:
-        free[block.members] = False
-        if len(block.members) - len(block.equal) > _CORNERS.most_free or len(corners) > _CORNERS.most_in_all:
-            return None
-        # A law for many terms gives many blocks with the same equations, which are solved once.
-        if block.look not in solved:
-            solved[block.look] = _solve(block)
-        hull = solved[block.look]
-        if hull is None:
-            return None
-        offset, directions = hull
-        origin[block.members] = offset
-        corners += [(block.members[places], values) for places, values in directions]
-    room = region.radius - region.norm(origin)
-    if room < -_CORNERS.rounding * region.radius:
-        raise InfeasibleError(
-            f"no coefficients satisfy the {region.rows} linear rows within radius {region.radius:g}.\n"
-            f"The smallest feasible radius is {region.norm(origin):.6g}."
-        )
-    return _assemble(region, origin, np.flatnonzero(free), corners, max(room, 0.0))
+    def components(self, targets: int) -> Ints:
+        """(targets,): labels 0, 1, …; no atom touches targets with different labels."""
+        return np.zeros(targets, dtype=np.intp)
+
+    def decompose(self, x: Floats, targets: int) -> list[tuple[Atom, float]]:
+        """Atoms and weights that make up a point of the region, each atom within one component."""
+        atom = Atom.at(x, self.origin)
+        return [(atom, 1.0)] if len(atom.indices) else []
+
+    def __call__(self, gradient: Floats) -> Atom:
+        """The atom of the region with the least inner product with `gradient`, (size,)."""
+        flat = floats(gradient, "Oracle: the gradient", ndim=1)
+        if len(flat) != self.region.size:
+            raise DataError(
+                f"Oracle: the gradient must have {self.region.size} entries, but has {len(flat)}."
+            )
+        return self.minimise(flat)
 
 
-def _solve(block: _Block) -> _Solved | None:
-    """The block as a hull; None where only a linear program will do."""
-    basis, offset = _eliminate(block)
-    if offset.any():
-        # A block that has both an offset and freedom is no cone: its corners depend on the radius.
-        if basis.shape[1]:
-            return None
-        if (block.signs @ offset < -_CORNERS.rounding * np.abs(block.signs) @ np.abs(offset)).any():
-            raise InfeasibleError(_contradiction(block))
-    corners = _corners(block, basis)
-    if corners is None:
-        return None
-    places = [corner.nonzero()[0] for corner in corners]
-    return offset, [
-        (chosen[None], corner[None, chosen]) for chosen, corner in zip(places, corners, strict=True)
-    ]
+_ROUNDING = 4 * float(np.finfo(np.float64).eps)
+"""Relative error of a slope, a product of a few numbers."""
 
 
-def _split(region: Region) -> tuple[_Directions, list[_Block]] | None:
-    """Step 1: the corners of ties, and the blocks of all other connected rows.
+class Ball(Oracle):
+    """The weighted l1 ball: the atoms are its corners ± radius / weights_i."""
 
-    None if an inequality has a bound other than zero.
-    """
-    bounded = np.isfinite(region.lower) | np.isfinite(region.upper)
-    # Inequalities with bounds of zero or infinity describe cones. With any other bound the corners depend on
-    # the radius.
-    through_zero = np.isin(region.lower, (0.0, -np.inf)) & np.isin(region.upper, (0.0, np.inf))
-    if (bounded & ~region.equality & ~through_zero).any():
-        return None
-    # A tie a x_i + b x_j = 0 of coefficients in no other row has two corners in closed form: thousands need
-    # neither elimination nor a graph.
-    matrix = region.matrix
-    named = np.bincount(matrix.indices, minlength=region.size)
-    elsewhere = abs(matrix).sign() @ (named - 1)
-    tie = (np.diff(matrix.indptr) == 2) & region.equality & (region.lower == 0) & (elsewhere == 0)
-    entries = matrix.indptr[:-1][tie][:, None] + np.arange(2)
-    pairs, values = matrix.indices[entries].astype(np.intp), matrix.data[entries]
-    directions = values[:, ::-1] * (-1.0, 1.0)
-    others, blocks = np.flatnonzero(bounded & ~tie), []
-    for rows, members in pieces(matrix[others])[0]:
-        row_numbers = others[rows]
-        if len(members):
-            blocks.append(_block(region, row_numbers, members))
-        elif (region.lower[row_numbers] > 0).any() | (region.upper[row_numbers] < 0).any():
-            raise InfeasibleError(f"linear row {row_numbers[0]} has no coefficients, but must not be zero.")
-    return (np.vstack([pairs, pairs]), np.vstack([directions, -directions])), blocks
+    def __init__(self, region: Region) -> None:
+        self.region = region
+        self.origin = np.zeros(region.size)
+        self._corner = region.radius / region.weights
+        self._slopes = np.empty(region.size)
 
+    def minimise(self, gradient: Floats) -> Atom:
+        np.multiply(gradient, self._corner, out=self._slopes)
+        best = int(np.abs(self._slopes, out=self._slopes).argmax())
+        value = -self._corner[best] if gradient[best] > 0 else self._corner[best]
+        return Atom(np.array([best]), np.array([value]), self.origin)
 
-def _block(region: Region, row_numbers: Ints, members: Ints) -> _Block:
-    rows = region.matrix
-    dense = np.zeros((len(row_numbers), len(members)))
-    for i, number in enumerate(row_numbers):
-        entries = slice(rows.indptr[number], rows.indptr[number + 1])
-        dense[i, np.searchsorted(members, rows.indices[entries])] = rows.data[entries]
-    # Rows may have any units. Once they are scaled, blocks of the same law are equal and solved once.
-    scale = np.abs(dense).max(axis=1)
-    dense /= scale[:, None]
-    equal = region.equality[row_numbers]
-    goal = region.lower[row_numbers][equal] / scale[equal]
-    loose, lower, upper = dense[~equal], region.lower[row_numbers][~equal], region.upper[row_numbers][~equal]
-    signs = np.vstack([loose[lower == 0], -loose[upper == 0]])
-    return _Block(members, row_numbers, dense[equal], goal, signs)
+    def proved(self, gradient: Floats) -> tuple[Atom, Line]:
+        # Hölder: ⟨g, x⟩ ≥ −max |g_i| / w_i · Σ w_i |x_i|, for any radius.
+        steepest = float(np.max(np.abs(gradient) / self.region.weights))
+        return self.minimise(gradient), Line(0.0, (1.0 + _ROUNDING) * steepest)
 
+    def components(self, targets: int) -> Ints:
+        return np.arange(targets)
 
-def _eliminate(block: _Block) -> tuple[Floats, Floats]:
-    """Step 2: a basis of what the equalities leave free, and one solution of them."""
-    size = len(block.members)
-    if not len(block.equal):
-        return np.eye(size), np.zeros(size)
-    # Coefficients may have different units. Balanced, the rank does not depend on them.
-    unit = _units(block)
-    solution = affine(block.equal / unit, block.goal)
-    if solution is None:
-        raise InfeasibleError(_contradiction(block))
-    basis, offset = solution
-    # A coefficient that the rows fix at zero must not keep an offset of rounding, which would rule out the
-    # closed form.
-    offset[np.abs(offset) <= _CORNERS.rounding * np.abs(offset).max(initial=0.0)] = 0.0
-    return basis / unit[:, None], offset / unit
-
-
-def _units(block: _Block) -> Floats:
-    """The largest entry of each coefficient in the equalities, its unit for balance; 1 where it has none."""
-    unit = np.abs(block.equal).max(axis=0, initial=0.0)
-    unit[unit == 0] = 1.0
-    return np.asarray(unit)
-
-
-def _contradiction(block: _Block) -> str:
-    return (
-        f"the {len(block.row_numbers)} linear rows from row {block.row_numbers[0]} on contradict each other."
-    )
-
-
-def _corners(block: _Block, basis: Floats) -> list[Floats] | None:
-    """Step 3: directions in which the corners of the block lie; None if there are too many to try."""
-    free, unit = basis.shape[1], _units(block)
-    if not free:
-        return []
-    if free == 1 and not len(block.signs):
-        size = np.abs(basis[:, 0]) * unit
-        corner = basis[:, 0] * (size > _CORNERS.rounding * size.max())
-        return [corner, -corner]
-    # In the coordinates of the free subspace every coefficient and every sign row is a plane through zero. A
-    # corner lies on one plane fewer than there are dimensions; parallel planes, as from ties, count once.
-    planes = _distinct(np.vstack([basis, block.signs @ basis])) if free > 1 else basis[:0]
-    if comb(len(planes), free - 1) > _CORNERS.most_corners:
-        return None
-    corners: dict[bytes, Floats] = {}
-    for direction in _meets(planes, free):
-        corner = basis @ direction
-        size = np.abs(corner) * unit
-        corner[size <= _CORNERS.rounding * size.max()] = 0.0
-        side = block.signs @ corner
-        slack = _CORNERS.rounding * np.abs(block.signs) @ np.abs(corner)
-        for sign in (1.0, -1.0):
-            if (sign * side >= -slack).all():
-                balanced = sign * corner * unit / size.max()
-                corners[(np.round(balanced, 9) + 0.0).tobytes()] = sign * corner / np.abs(corner).max()
-    return list(corners.values())
-
-
-def _meets(planes: Floats, free: int) -> Floats:
-    """(lines, free): the lines in which free − 1 of the planes meet."""
-    if free == 1:
-        return np.ones((1, 1))
-    chosen = np.array(list(combinations(range(len(planes)), free - 1)))
-    # The null vectors of free − 1 normals, for all choices at once. A small singular value shows that the
-    # planes are dependent and meet in more than a line.
-    _, s, vt = np.linalg.svd(planes[chosen])
-    return np.asarray(vt[s[:, -1] > _CORNERS.rounding, -1])
-
-
-def _distinct(planes: Floats) -> Floats:
-    """The planes, normalised, without zeros and repetitions."""
-    lengths = np.linalg.norm(planes, axis=1)
-    planes = planes[lengths > _CORNERS.rounding] / lengths[lengths > _CORNERS.rounding, None]
-    leading = np.argmax(np.abs(planes) > 1e-6, axis=1)
-    planes = planes * np.sign(planes[np.arange(len(planes)), leading])[:, None]
-    _, first = np.unique(np.round(planes, 9) + 0.0, axis=0, return_index=True)
-    return np.asarray(planes[np.sort(first)])
-
-
-def _assemble(
-    region: Region, origin: Floats, free: Ints, corners: list[_Directions], room: float
-) -> Presolved:
-    """Step 4: all corners as directions of unit norm, in padded arrays."""
-    longest = max([1, *(members.shape[1] for members, _ in corners)])
-    count = sum(len(members) for members, _ in corners)
-    indices, values = np.zeros((count, longest), dtype=np.intp), np.zeros((count, longest))
-    end = 0
-    for members, directions in corners:
-        begin, end, width = end, end + len(members), members.shape[1]
-        indices[begin:end, :width] = members
-        values[begin:end, :width] = directions
-    lengths = np.einsum("ij,ij->i", region.weights[indices], np.abs(values))
-    return Presolved(origin, room, free, indices, values / lengths[:, None])
+    def decompose(self, x: Floats, targets: int) -> list[tuple[Atom, float]]:
+        corners = np.copysign(self._corner, x)
+        return [
+            (Atom(np.array([i]), corners[i : i + 1], self.origin), float(x[i] / corners[i]))
+            for i in np.flatnonzero(x)
+        ]

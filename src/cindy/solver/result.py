@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from cindy._arrays import Floats, Ints
 from cindy._files import json_number
 from cindy.least_squares import LeastSquares
-from cindy.solver.oracle import Atom, Line, Oracle
-from cindy.solver.region import Region
+from cindy.solver.region import Atom, Line, Oracle, Region
 
 # A function that restores a flat iterate.
 Snapshot = Callable[[], Floats]
