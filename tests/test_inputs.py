@@ -11,7 +11,7 @@ import cindy
 from cindy.cli.app import app
 from cindy.cli.screen import as_typed
 from cindy.data import Held, as_trajectories
-from cindy.data.parts import Lazy
+from cindy.data.readers import Lazy
 from cindy.errors import DataError
 
 HOLDS = ("zero", "linear", "band")

@@ -5,9 +5,9 @@ from cindy.data.files import NETCDF
 from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
 from cindy.data.inputs import HOLDS, Held, Hold, with_turns
 from cindy.data.instrument_faults import without_clipped
-from cindy.data.parts import Lazy, Part, glimpse, loaded
 from cindy.data.plausibility import lack_of_fit, oddities
-from cindy.data.readers import Source, as_source, as_trajectories, is_fields, read
+from cindy.data.readers import Lazy, Part, glimpse, loaded, read
+from cindy.data.source import Source, as_source, as_trajectories, is_fields
 from cindy.data.time_scales import (
     LOOK,
     LOOK_SAMPLES,

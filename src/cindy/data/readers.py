@@ -1,13 +1,13 @@
-"""Trajectories from files and data frames (`read`), and any data of a user, in parts (`Source`)."""
+"""Trajectories from files and data frames (`read`), at once or in parts that are loaded one by one."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from glob import glob
-from itertools import islice
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -15,31 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats
-from cindy._check import did_you_mean, flag, one_of, positive, text, unique_names
+from cindy._check import counted, did_you_mean, flag, one_of, positive, short, text, unique_names
 from cindy._files import is_file
-from cindy.data.field import Field
 from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet
 from cindy.data.inputs import HOLDS, Hold
 from cindy.data.moments import checked_unit, in_unit, time_column, word_of_time
-from cindy.data.parts import (
-    Lazy,
-    Part,
-    as_trajectory,
-    glimpse,
-    is_dask,
-    is_dask_frame,
-    is_lazy_dataset,
-    loaded,
-    named_after,
-    parts_of,
-    parts_of_dataset,
-    parts_of_frame,
-)
-from cindy.data.tables import Table, from_frame, is_frame, must_go_on
+from cindy.data.tables import Table, from_frame, must_go_on
 from cindy.data.text_table import from_text
-from cindy.data.time_scales import LOOK, spread_over
-from cindy.data.trajectory import Trajectory, is_pair, same_variables
-from cindy.errors import DataError
+from cindy.data.trajectory import Trajectory, same_variables
+from cindy.errors import DataError, require
 
 _KINDS = {
     ".npz": from_npz,
@@ -51,8 +35,6 @@ _KINDS = {
     ".ods": from_excel,
     ".mat": from_matlab,
 }
-_BEGINNINGS = {".parquet": from_parquet, ".pq": from_parquet}
-"""Readers that can read the first rows of a file without the others."""
 _TOGETHER = {"date", "year", "month", "day", "hour", "minute", "second", "time"}
 """Several columns with these names may together give one time; the user must then choose one."""
 
@@ -157,9 +139,9 @@ def _lazy(path: Any, files: list[Path] | None, columns: _Columns) -> Lazy:
                 raise DataError(f"read: there is no file {str(file)[:200]}.")
         return Lazy([_File(file.absolute(), columns) for file in files], "files")
     if is_dask_frame(path):
-        return Lazy(parts_of_frame(path, columns), "a Dask data frame")
+        return Lazy(_parts_of_frame(path, columns), "a Dask data frame")
     if is_lazy_dataset(path):
-        return Lazy(parts_of_dataset(path, columns), "an xarray Dataset")
+        return Lazy(_parts_of_dataset(path, columns), "an xarray Dataset")
     raise DataError(
         "read: lazy=True needs files, a Dask DataFrame or a Dataset with chunks, "
         f"but got {type(path).__name__}, which is in memory already."
@@ -190,36 +172,17 @@ class _File:
     columns: _Columns
 
     def __call__(self) -> list[Trajectory]:
-        return named_after(self.path.name, self.columns(self.path))
+        return _named_after(self.path.name, self.columns(self.path))
 
     def glimpse(self, samples: int) -> list[Trajectory]:
         """The first rows alone if the format allows it; otherwise the whole file."""
-        if self.columns.by or self.path.suffix.lower() not in _BEGINNINGS:
+        if self.columns.by or _KINDS.get(self.path.suffix.lower()) is not from_parquet:
             return self()
-        table = _BEGINNINGS[self.path.suffix.lower()](self.path, samples)
+        table = from_parquet(self.path, samples)
         # One level of the index may separate runs, whose rows can stand anywhere in the file.
         if len(table.index) > 1:
             return self()
-        return named_after(self.path.name, _trajectories(table, self.columns))
-
-
-def as_trajectories(data: Any) -> list[Trajectory]:
-    """A list of trajectories with the same variables, from any data that a user may have.
-
-    `data` is one trajectory, one pair (t, x), a DataFrame, an xarray Dataset, or an iterable of these.
-    """
-    if isinstance(data, Trajectory) or is_pair(data):
-        return [as_trajectory(data)]
-    if is_frame(data):
-        return _BY_DEFAULT(data)
-    mistaken = isinstance(data, (str, bytes, np.ndarray, Mapping)) or hasattr(data, "to_frame")
-    if mistaken or not isinstance(data, Iterable):
-        as_trajectory(data)  # raises, and says what to do
-    several = (_BY_DEFAULT(item) if is_frame(item) else [item] for item in data)
-    trajectories = list(same_variables(as_trajectory(item) for items in several for item in items))
-    if not trajectories:
-        raise DataError("No trajectories: the list is empty. Pass at least one Trajectory or pair (t, x).")
-    return trajectories
+        return _named_after(self.path.name, _trajectories(table, self.columns))
 
 
 def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
@@ -361,119 +324,110 @@ def _runs(table: Table, by: tuple[str, ...]) -> list[tuple[str, NDArray[np.int64
     ]
 
 
-_BY_DEFAULT = _Columns(None, None, (), None)
+Part = Callable[[], list[Trajectory]]
+"""A function that returns some trajectories, always the same ones; it can be sent to another process."""
 
 
-@dataclass(frozen=True, eq=False)
-class Source:
-    """Trajectories in parts.
+def loaded(part: Part) -> list[Trajectory]:
+    """The trajectories of a part, or an error if it loads anything else."""
+    items: Any = part()
+    if not isinstance(items, (list, tuple)) or not all(isinstance(item, Trajectory) for item in items):
+        raise DataError(f"Lazy: a part must load a list of trajectories, but loaded {short(items)}.")
+    return list(items)
 
-    parts: all parts, in order
-    whole: the trajectories themselves if they are in memory, else None
-    apart: whether each part can be loaded by itself, in any order and by any process
-    again: whether the parts can be read more than once
+
+def glimpse(part: Part, samples: int) -> list[Trajectory]:
+    """The trajectories of a part, complete at least for the given number of samples at its beginning.
+
+    A part that can be opened without loading it whole has a method of this name; any other is loaded.
+    """
+    method: Callable[[int], list[Trajectory]] | None = getattr(part, "glimpse", None)
+    return loaded(part) if method is None else method(samples)
+
+
+class Lazy:
+    """Trajectories that are loaded only when they are needed, and anew each time.
+
+    Iterating loads one part after the other. All functions that take trajectories also take a `Lazy`.
+
+    parts: callables without arguments, each of which loads some trajectories; if other processes are to use
+        them they must be picklable, which functions of a module are and lambdas are not
+    source: what they are loaded from, in words
+
+    >>> t = [0.0, 0.1, 0.2]
+    >>> data = Lazy([lambda: [Trajectory(t, t)], lambda: [Trajectory(t, [1, 4, 9])]], "two functions")
+    >>> data
+    Lazy(2 parts of two functions)
+    >>> len(list(data)), len(list(data))
+    (2, 2)
     """
 
-    parts: Sequence[Part] | _Stream
-    whole: list[Trajectory] | None = None
-    apart: bool = False
-    again: bool = True
+    def __init__(self, parts: Iterable[Part], source: str = "data") -> None:
+        try:
+            self.parts = tuple(parts)
+        except TypeError:
+            raise DataError(
+                f"Lazy: expected functions that load trajectories, but got {short(parts)}."
+            ) from None
+        self.source = str(source)
+        if not self.parts:
+            raise DataError(f"Lazy: there are no parts of {self.source} to load.")
+        for part in self.parts:
+            if not callable(part):
+                raise DataError(f"Lazy: a part must be a function that loads trajectories, but is {part!r}.")
 
     def __iter__(self) -> Iterator[Trajectory]:
         return same_variables(trajectory for part in self.parts for trajectory in loaded(part))
 
-    def first_parts(self) -> list[Part]:
-        """A few parts by which settings are chosen: spread over the data, or the first of a stream.
-
-        The first pass over a stream gives these parts again, even if it can be read only once.
-        """
-        if isinstance(self.parts, Sequence):
-            # Spread over all parts: files are often sorted, and the first few are then similar.
-            return spread_over(self.parts, LOOK)
-        return self.parts.first(LOOK)
-
-    def some(self, samples: int) -> list[Trajectory]:
-        """The whole of data in memory; of other data the beginnings of a few trajectories."""
-        if self.whole is not None:
-            return self.whole
-        beginnings: list[Trajectory] = []
-        parts = self.first_parts()
-        for part in parts:
-            room = max(samples // len(parts), 1)
-            for trajectory in glimpse(part, room):
-                if room > 0:
-                    beginnings.append(trajectory.part(0, min(len(trajectory), room)))
-                    room -= len(trajectory)
-        if not beginnings:
-            raise DataError("No trajectories: there is nothing to read. Pass at least one.")
-        return list(same_variables(beginnings))
+    def __repr__(self) -> str:
+        return f"Lazy({counted(len(self.parts), 'part')} of {self.source})"
 
 
-def as_source(data: Any) -> Source:
-    """The parts of any data that a user may have.
+def _parts_of_frame(frame: Any, make: Callable[[Any], list[Trajectory]]) -> tuple[Part, ...]:
+    """The partitions of a Dask data frame; `make` turns a pandas frame into trajectories."""
+    return packed(frame.to_delayed(), "partition", make)
 
-    One trajectory, a pair (t, x), a data frame or a list of these is kept in memory. A `Lazy`, a Dask bag of
-    trajectories, a Dask frame, a pair (t, x) of Dask arrays or a Dataset with chunks is loaded part by part.
-    Any other iterable is read in order: a generator once, anything else as often as needed.
+
+def _parts_of_dataset(dataset: Any, make: Callable[[Any], list[Trajectory]]) -> tuple[Part, ...]:
+    """The chunks of an xarray Dataset of Dask arrays; `make` turns a loaded one into trajectories."""
+    # Chunks may be cut along several dimensions: a part takes one stretch along each of them.
+    stretches = []
+    for dimension, sizes in dataset.chunksizes.items():
+        edges = np.concatenate([[0], np.cumsum(sizes)])
+        stretches.append([(dimension, slice(int(a), int(b))) for a, b in pairwise(edges)])
+    return packed([dataset.isel(dict(box)) for box in product(*stretches)], "chunk", make)
+
+
+def is_dask_frame(data: Any) -> bool:
+    """Whether `data` is a Dask data frame."""
+    return hasattr(data, "to_delayed") and hasattr(data, "columns") and hasattr(data, "npartitions")
+
+
+def is_lazy_dataset(data: Any) -> bool:
+    """Whether `data` is an xarray Dataset with chunks."""
+    return hasattr(data, "data_vars") and bool(getattr(data, "chunksizes", None))
+
+
+def packed(pieces: Sequence[Any], word: str, make: Callable[[Any], list[Trajectory]]) -> tuple[Part, ...]:
+    """The results of Dask graphs as parts, called after the word and their number."""
+    dumps = require("cloudpickle", "dask", "a Dask collection").dumps
+    return tuple(partial(_computed, dumps(piece), f"{word} {k}", make) for k, piece in enumerate(pieces))
+
+
+def _computed(packed: bytes, label: str, make: Callable[[Any], list[Trajectory]]) -> list[Trajectory]:
+    """The trajectories that `make` makes of the result of a Dask graph, named after its label.
+
+    packed: the graph, pickled by cloudpickle as Dask does it, so that any executor can send it
     """
-    if isinstance(data, Source):
-        return data
-    if isinstance(data, Lazy):
-        return Source(data.parts, apart=True)
-    if is_dask_frame(data) or is_lazy_dataset(data):
-        return Source(read(data, lazy=True).parts, apart=True)
-    if is_dask(data) or (isinstance(data, (tuple, list)) and any(map(is_dask, data))):
-        return Source(parts_of(data), apart=True)
-    # Texts and mappings are iterable too, but only as letters and keys; `as_trajectories` refuses them.
-    kinds = (Trajectory, list, tuple, str, bytes, np.ndarray, Mapping)
-    in_memory = isinstance(data, kinds) or is_frame(data) or hasattr(data, "to_frame")
-    if in_memory or not isinstance(data, Iterable):
-        trajectories = as_trajectories(data)
-        return Source(tuple(partial(list, (trajectory,)) for trajectory in trajectories), whole=trajectories)
-    stream = _Stream(data)
-    return Source(stream, again=stream.again)
+    lazy = require("cloudpickle", "dask", "a Dask collection").loads(packed)
+    # The graph runs in this thread: a task that waited for other tasks would block its worker.
+    (value,) = require("dask", "dask", "a Dask collection").compute(lazy, scheduler="synchronous")
+    return _named_after(label, make(value))
 
 
-def is_fields(data: Any) -> bool:
-    """Whether the data are a field, or a list that contains one."""
-    if isinstance(data, (list, tuple)):
-        return any(isinstance(item, Field) for item in data)
-    return isinstance(data, Field)
-
-
-class _Stream:
-    """The items of an iterable as parts; a second pass over a generator is an error."""
-
-    def __init__(self, data: Iterable[Any]) -> None:
-        self._data = data
-        self._rest = iter(data)
-        # iter(x) is x for a generator and all else that is used up by reading; containers give new iterators.
-        self.again = self._rest is not data
-        self._read: list[Part] = []
-        self._spent = False
-
-    def first(self, count: int) -> list[Part]:
-        """The first parts, which a pass gives again."""
-        if self.again:
-            return list(islice(self, count))
-        missing = max(count - len(self._read), 0)
-        self._read.extend(_held(item) for item in islice(self._rest, missing))
-        return self._read[:count]
-
-    def __iter__(self) -> Iterator[Part]:
-        if self.again:
-            yield from map(_held, self._data)
-            return
-        if self._spent:
-            raise DataError(
-                "These trajectories come from a generator, which can be read only once. Pass a list, "
-                "read(paths, lazy=True), or an object whose __iter__ begins anew."
-            )
-        self._spent = True
-        first, self._read = self._read, []
-        yield from first
-        yield from map(_held, self._rest)
-
-
-def _held(item: Any) -> Part:
-    return partial(list, as_trajectories(item))
+def _named_after(label: str, trajectories: Iterable[Trajectory]) -> list[Trajectory]:
+    """The trajectories with the name of their source in front of their own names."""
+    return [
+        replace(trajectory, name=f"{label}, {trajectory.name}" if trajectory.name else label)
+        for trajectory in trajectories
+    ]
