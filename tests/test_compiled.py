@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 from tests.test_export import HOSTILE_NAMES
 
 from cindy.basis import Custom, Polynomial
-from cindy.basis.code import _source, compile_rhs
+from cindy.basis.plan import _source, compile_rhs
 from cindy.errors import DataError
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cindy.basis import Custom
-from cindy.basis.code import Language, formula
 from cindy.basis.expression import FUNCTIONS, Expression, parse
+from cindy.basis.plan import Language, formula
 from cindy.errors import DataError
 
 # everything stays of the size of 1, so that no cancellation blurs the comparison

@@ -9,8 +9,7 @@ import numpy as np
 from tests.basis.bases import FORMULAS, VARIABLES, every_basis, saturation, saved_bases, states, whole
 
 from cindy.basis import Basis, Custom, Fourier, Polynomial, Trigonometric, term_variables
-from cindy.basis.code import compile_rhs
-from cindy.basis.plan import BLOCK
+from cindy.basis.plan import BLOCK, compile_rhs
 
 KNOWN = {name: str(text).replace("^", "**") for name, text in FORMULAS.functions}
 

@@ -1,7 +1,6 @@
 """Dictionaries: which terms a right-hand side may be made of."""
 
 from cindy.basis.base import Averaged, Basis, Functions, Sum
-from cindy.basis.code import Language, compile_rhs, factor_code, formula, statements
 from cindy.basis.custom import Custom
 from cindy.basis.expression import COMPARISONS, Expression
 from cindy.basis.families import (
@@ -14,7 +13,7 @@ from cindy.basis.families import (
     Trigonometric,
     is_run,
 )
-from cindy.basis.plan import Plan, call
+from cindy.basis.plan import Language, Plan, call, compile_rhs, factor_code, formula, statements
 from cindy.basis.term import (
     GREEK,
     TIME,

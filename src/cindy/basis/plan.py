@@ -1,4 +1,4 @@
-"""The evaluation of many terms with one multiplication each.
+"""The evaluation of many terms with one multiplication each: of arrays, on a device, and as source code.
 
 Terms share factors: x, x y and x y² are one chain of products. A plan is such a chain for all terms of a
 dictionary:
@@ -7,25 +7,31 @@ dictionary:
 2. From short to long tuples, a term becomes the product of an earlier term and one factor. If there is no
    such earlier term, auxiliary steps compute the missing product.
 3. Rows are evaluated in blocks that fit in the cache; each step writes its values directly to a column.
+4. In source code every step is a statement (`statements`); integrators get it compiled (`compile_rhs`).
 
 So n terms cost about n multiplications per sample and one evaluation of each function, whatever their degree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cindy._arrays import Floats, Space
-from cindy.basis.term import Factor, Term, differentiate, term_name
-from cindy.errors import DataError
+from cindy.basis.expression import COMPARISONS, SEVERAL, Expression
+from cindy.basis.term import TIME, Factor, Term, differentiate, term_name
+from cindy.errors import CindyError, DataError
 
 BLOCK = 4096
 """Rows that are evaluated at a time: a few hundred columns of so many rows fit in the cache."""
+LONGEST_SUM = 40
+"""Terms of a sum in one statement: compilers recurse over a sum, so that longer ones are cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,3 +238,262 @@ def call(factor: Factor, columns: Sequence[Floats], start: int = 0, *, finite: b
             f"({arguments}). Change the function or leave those samples out."
         )
     return np.asarray(array, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Language:
+    """The notation of one programming language, as far as languages differ.
+
+    prefix: before a declaration ("double ")
+    end: after a statement (";")
+    module: before a mathematical function ("math.")
+    absolute: its name for the absolute value
+    extreme: what stands before "max" and "min" of two numbers
+    power: pattern of base and exponent; empty if the sign ^ stands between them
+    truth: pattern that turns a condition into the number 1 or 0
+    choice: pattern of a condition, the value if it holds, and the value otherwise
+    equal, unequal: patterns of conditions on two numbers
+    """
+
+    prefix: str = ""
+    end: str = ""
+    module: str = ""
+    absolute: str = "fabs"
+    extreme: str = ""
+    power: str = "pow({0}, {1})"
+    truth: str = "(1.0*({0}))"
+    choice: str = "({1} if {0} else {2})"
+    equal: str = "({0}) == ({1})"
+    unequal: str = "({0}) != ({1})"
+
+
+def statements(
+    plan: Plan,
+    coef: Floats,
+    language: Language,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    calls: Mapping[Factor, str] | None = None,
+    *,
+    symbols: Mapping[tuple[int, int], str] | None = None,
+    parameters: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Assignments that compute outputs[j] = Σ_i coef[i, j] term_i, with each step of the plan once.
+
+    coef: (terms, outputs), finite
+    inputs: names of the variables of the plan in the code
+    calls: names of the Python functions of custom terms
+    symbols: names of coefficients, by (term, output); all others are written as numbers
+    parameters: names of the parameters inside terms; None: they are written as numbers
+    """
+    if not np.isfinite(coef).all():
+        raise DataError("code: the coefficients must be finite.")
+    names = dict(zip(plan.variables, inputs, strict=True)) | dict(parameters or {})
+    value: list[str] = []
+    lines = []
+    for k, step in enumerate(plan.steps):
+        if step.left >= 0:
+            code = f"{value[step.left]}*{value[step.right]}"
+        elif step.factor is None:
+            # Constants and variables get no statement of their own, so that the code stays readable.
+            value.append("1.0")
+            continue
+        elif step.factor.kind == "variable":
+            value.append(names[step.factor.variables[0]])
+            continue
+        else:
+            code = factor_code(step.factor, names, language, calls or {}, symbolic=parameters is not None)
+        value.append(f"w{k}")
+        lines.append(f"{language.prefix}w{k} = {code}{language.end}")
+    for j, output in enumerate(outputs):
+        rows = np.flatnonzero(coef[:, j])
+        products = [(float(coef[i, j]), (symbols or {}).get((int(i), j)), value[plan.slots[i]]) for i in rows]
+        # An equation without terms still needs a statement, which says that the derivative is zero.
+        chunks = [products[i : i + LONGEST_SUM] for i in range(0, len(products), LONGEST_SUM)] or [[]]
+        for number, chunk in enumerate(chunks):
+            sign = "+=" if number else "="
+            lines.append(f"{output} {sign} {_sum(chunk)}{language.end}")
+    return lines
+
+
+def _sum(products: Sequence[tuple[float, str | None, str]]) -> str:
+    """The sum of coefficients, by name or as numbers, times values."""
+    pieces: list[str] = []
+    for coefficient, symbol, value in products:
+        minus = symbol is None and coefficient < 0
+        lead = (" - " if minus else " + ") if pieces else "-" * minus
+        size = repr(abs(coefficient)) if symbol is None else symbol
+        pieces.append(lead + (size if value == "1.0" else f"{size}*{value}"))
+    return "".join(pieces) or "0.0"
+
+
+def factor_code(
+    factor: Factor,
+    names: Mapping[str, str],
+    language: Language,
+    calls: Mapping[Factor, str],
+    *,
+    symbolic: bool = False,
+) -> str:
+    """The source of a factor without its power.
+
+    symbolic: whether parameters are written by their names, which `names` then contains, or as numbers
+    """
+    if factor.kind == "derivative":
+        raise DataError(
+            "export: derivatives in space have no value at a point, so equations of fields cannot be "
+            "written as code. Use to_latex, to_sympy, or simulate."
+        )
+    if factor.kind == "variable":
+        return names[factor.variables[0]]
+    if factor.kind != "call":
+        argument = names[factor.variables[0]]
+        if factor.frequency != 1.0:
+            argument = f"{factor.frequency!r}*{argument}"
+        return f"{language.module}{factor.kind}({argument})"
+    expression = factor.symbolic if symbolic and factor.symbolic is not None else factor.expression
+    if expression is not None:
+        return formula(expression, names, language)
+    if factor not in calls:
+        raise DataError(
+            f"export: the custom term {factor.name!r} is a Python function and has no source to write. "
+            "Give it to Custom as a formula, such as 'x*exp(-y)'."
+        )
+    return f"{calls[factor]}({', '.join(names[v] for v in factor.variables)})"
+
+
+def formula(node: Expression, names: Mapping[str, str], language: Language) -> str:
+    """The source of a formula whose variables have the names in `names`."""
+    if node.operation == "number":
+        return repr(node.number)
+    if node.operation == "symbol":
+        return names[node.symbol]
+    parts = [formula(operand, names, language) for operand in node.operands]
+    if node.operation == "+":
+        return " + ".join(parts)
+    if node.operation in ("-", "*", "/"):
+        wrapped = [
+            part if _binds(operand, node.operation, i) else f"({part})"
+            for i, (operand, part) in enumerate(zip(node.operands, parts, strict=True))
+        ]
+        return f"-{wrapped[0]}" if node.operation == "-" else node.operation.join(wrapped)
+    if node.operation in COMPARISONS:
+        return language.truth.format(_condition(node, names, language))
+    if node.operation == "sign":
+        # Few languages have a sign function, and C's copysign gives ±1 at zero.
+        above, below = (language.truth.format(f"({parts[0]}) {sign} 0.0") for sign in "><")
+        return f"({above} - {below})"
+    if node.operation == "where":
+        condition = _condition(node.operands[0], names, language)
+        return language.choice.format(condition, f"({parts[1]})", f"({parts[2]})")
+    if node.operation in SEVERAL:
+        return reduce(lambda a, b: f"{language.extreme}{node.operation}({a}, {b})", parts)
+    if node.operation == "**":
+        if language.power:
+            return language.module + language.power.format(*parts)
+        return "^".join(part if re.fullmatch(r"\w+", part) else f"({part})" for part in map(_whole, parts))
+    name = language.absolute if node.operation == "abs" else node.operation
+    return f"{language.module}{name}({', '.join(parts)})"
+
+
+def _whole(number: str) -> str:
+    """2 for 2.0, because languages compute whole powers by products."""
+    return re.sub(r"^(\d+)\.0$", r"\1", number)
+
+
+def _condition(node: Expression, names: Mapping[str, str], language: Language) -> str:
+    """The source of a condition; an expression that is no comparison is compared with zero."""
+    if node.operation not in COMPARISONS:
+        return language.unequal.format(formula(node, names, language), "0.0")
+    left, right = (formula(operand, names, language) for operand in node.operands)
+    if node.operation in ("==", "!="):
+        return (language.equal if node.operation == "==" else language.unequal).format(left, right)
+    return f"({left}) {node.operation} ({right})"
+
+
+def _binds(operand: Expression, outer: str, position: int) -> bool:
+    """Whether an operand needs no parentheses beside the outer operation."""
+    if operand.operation == "number":
+        return operand.number >= 0 or (outer != "-" and position == 0)
+    if operand.operation in ("+", "-"):
+        return False
+    return operand.operation not in ("*", "/") or (outer != "-" and position == 0)
+
+
+_PYTHON = Language()
+_MATH = {name: getattr(math, name) for name in dir(math) if not name.startswith("_")}
+
+
+def compile_rhs(
+    terms: Sequence[Term], coef: Floats, variables: Sequence[str], given: int | None = None
+) -> Callable[[float, Any, Any], list[float]]:
+    """A function (t, x, u=()) that returns Σ_i coef[i, j] term_i for every equation j, as a list.
+
+    Only terms with a coefficient are computed, and common factors only once. The result is nan if a term
+    leaves its domain or overflows; a custom Python function that raises an error becomes a DataError.
+
+    coef: (terms, states)
+    variables: the states, whose values are in x, then the inputs, whose values are in u; an input called t is
+        the time, which is not in u
+    given: the number of values in x; None: as many as there are equations
+
+    >>> from cindy.basis import Polynomial
+    >>> terms = Polynomial(2).terms(("x", "y"))
+    >>> rhs = compile_rhs(terms, np.array([[0, 1.0], [0, 0], [2, 0], [0, 0], [0, -3], [0, 0]]), ("x", "y"))
+    >>> rhs(0.0, [5.0, 7.0])
+    [14.0, -104.0]
+    """
+    source, functions = _source(terms, coef, variables, coef.shape[1] if given is None else given)
+    namespace: dict[str, Any] = {**_MATH, **functions, "CindyError": CindyError}
+    # The source consists of numbers and of names made in this module, never of text that was read.
+    exec(compile(source, "<cindy right-hand side>", "exec"), namespace)
+    rhs: Callable[[float, Any, Any], list[float]] = namespace["rhs"]
+    return rhs
+
+
+def _source(
+    terms: Sequence[Term], coef: Floats, variables: Sequence[str], states: int
+) -> tuple[str, dict[str, Callable[..., float]]]:
+    if coef.shape[0] != len(terms) or states > len(variables):
+        raise DataError(
+            f"compile: coef must have a row for each of the {len(terms)} terms and a column for each state "
+            f"among the {len(variables)} variables, but has shape {coef.shape}."
+        )
+    # Terms without a coefficient are left out, because they may be undefined where the model is defined.
+    used = np.flatnonzero(coef.any(axis=1)).tolist()
+    plan = Plan.of([terms[i] for i in used], variables)
+    called = [step.factor for step in plan.steps if step.factor and step.factor.function]
+    calls = {factor: f"call{k}" for k, factor in enumerate(called)}
+    timed = [k >= states and name == TIME for k, name in enumerate(variables)]
+    inputs = ["t" if clock else f"v{k}" for k, clock in enumerate(timed)]
+    measured = [name for name in inputs[states:] if name != "t"]
+    outputs = [f"d{j}" for j in range(coef.shape[1])]
+    body = statements(plan, coef[used], _PYTHON, inputs, outputs, calls)
+    unpacked = [
+        line
+        for names, given in ((inputs[:states], "x"), (measured, "u"))
+        if names
+        for line in (
+            # Arithmetic on numpy scalars is several times slower than on Python's own numbers.
+            f"if type({given}) is not list: {given} = list(map(float, {given}))",
+            f"{', '.join(names)}, = {given}",
+        )
+    ]
+    lines = ["def rhs(t, x, u=()):"]
+    lines += [f"    {line}" for line in unpacked]
+    lines += ["    try:", *(f"        {line}" for line in body)]
+    lines += [f"        return [{', '.join(outputs)}]"]
+    lines += ["    except CindyError:", "        raise"]
+    # An integrator shortens its step if it gets nan; an exception of `math` would end the run.
+    lines += ["    except (ArithmeticError, ValueError):", f"        return [nan]*{len(outputs)}"]
+    return "\n".join(lines) + "\n", {name: _scalar(factor) for factor, name in calls.items()}
+
+
+def _scalar(factor: Factor) -> Callable[..., float]:
+    """A custom Python function as a function of numbers; it is called with arrays of one sample."""
+
+    def function(*values: float) -> float:
+        columns = [np.array([value]) for value in values]
+        return float(call(factor, columns, finite=False)[0])
+
+    return function
