@@ -314,6 +314,25 @@ def test_long_names_of_states_do_not_make_the_page_wider_than_a_phone(driver, tm
     assert driver.execute_script("return document.documentElement.scrollWidth - innerWidth") <= 0
 
 
+@pytest.mark.parametrize("view", ["wide", "phone"])
+def test_long_names_and_long_values_are_not_cut_off_in_figures(driver, tmp_path, view):
+    names = tuple(f"concentration of metabolite {k} (mmol/L)" for k in (1, 2))
+    noise = 1e-3 * np.random.default_rng(0).standard_normal((40, 2))
+    data = Trajectory(0.1, np.exp(-np.arange(40.0)[:, None] * [0.00123, 0.2]) + noise, states=names)
+    cindy.report.write(cindy.identify(data, "poly:1"), data, tmp_path / "long.html")
+    look(driver, tmp_path / "long.html", view)
+    cut = """return [...document.querySelectorAll('#solutions .plot, #coefficients .plot')].flatMap(plot => {
+        const frame = plot.getBoundingClientRect();
+        return [...plot.querySelectorAll('text')].filter(text => {
+            const box = text.getBoundingClientRect();
+            return box.width && (box.left < frame.left - 1 || box.right > frame.right + 1 ||
+                box.top < frame.top - 1 || box.bottom > frame.bottom + 1);
+        }).map(text => text.textContent);
+    })"""
+    assert driver.execute_script(cut) == []
+    assert driver.execute_script("return document.querySelector('h1').offsetHeight") < 200
+
+
 def test_equations_with_long_names_fit_a_phone_and_their_noise_fits_paper(driver, tmp_path):
     _, data = hunters()
     named = cindy.Trajectory(data[0].t, data[0].x, ("population", "temperature"))

@@ -103,12 +103,13 @@ def common(
 ) -> dict[str, Any]:
     """The values that pages about trajectories and pages about fields share."""
     path = figures.path(model, diagnostics)
+    names, count = listed([pretty(s) for s in model.states]), len(model.states)
     return {
-        "title": title or "The equations of " + listed([pretty(s) for s in model.states]),
+        "title": title or f"The equations of {names if count == 1 or len(names) < 70 else f'{count} states'}",
         "equations": _equations(model),
         "dense": model.size > _DENSE,
-        # Beside left-hand sides that are words a phone has no place for the right-hand sides.
-        "wordy": any(len(name) > 4 for name in model.variables),
+        # Beside words on the left a phone has no place for right-hand sides, and beside long ones no screen.
+        "longest": max(map(len, model.variables)),
         "brackets": figures.brackets(model),
         "rewritten": figures.rewritten(model),
         "coefficients": figures.coefficient_rows(model),

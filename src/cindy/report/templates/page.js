@@ -10,8 +10,10 @@
   let colours = {};
   let paper = false;
 
-  // Plotly interprets some HTML in its texts, which must not happen to names from the data.
-  const text = (name) => name.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  // Plotly interprets some HTML in its texts, which must not happen to names from the data. The middle of a long
+  // name gives way: its end tells it from others, and holds the unit.
+  const text = (name) => (name.length > 24 ? name.slice(0, 11) + "…" + name.slice(-11) : name)
+    .replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   // Equations of fields have derivatives as subscripts: u_xx.
   const label = (name) => numbers.fields.length ? text(name).replace(/_([^\W\d_]+)/g, "<sub>$1</sub>") : text(name);
@@ -26,7 +28,7 @@
   const axis = (title, more) => ({
     title: { text: title, standoff: 8, font: { size: 12 } }, gridcolor: colours.grid, linecolor: colours.line,
     zeroline: false, tickfont: { size: 11 }, ticks: "outside", ticklen: 4, tickcolor: colours.line, automargin: true, nticks: 7,
-    fixedrange: touch, exponentformat: "power", ...more,
+    fixedrange: touch, exponentformat: "power", minexponent: 4, separatethousands: true, ...more,
   });
   // Plotly sets powers of ten a quarter larger than other ticks.
   const log = { type: "log", tickfont: { size: 9 } };
@@ -115,6 +117,8 @@
 
   const coefficient = (equation, j) => () => {
     const half = scale === "value" ? equation.half : equation.share_half;
+    const longest = (texts) => Math.max(...texts.map((t) => t.replace(/<[^>]*>/g, "").length));
+    const narrow = longest(equation.terms.map(text)) > 15;
     return {
       data: [{
         x: equation[scale], y: equation.terms.map((_, k) => k), type: "scatter", mode: "markers",
@@ -123,12 +127,12 @@
         error_x: { type: "data", array: half.map((v) => v ?? 0), color: colours.model, thickness: 2, width: 5 },
       }],
       layout: layout(
-        axis(scale === "value" ? "coefficient" : "relative size", { zeroline: true, rangemode: "tozero", nticks: 5, tickangle: 0,
+        axis(scale === "value" ? "coefficient" : "relative size", { zeroline: true, rangemode: "tozero", nticks: narrow ? 4 : 5, tickangle: 0,
           zerolinecolor: colours.data, zerolinewidth: 1.2 }),
         axis("", { tickvals: equation.terms.map((_, k) => k), ticktext: equation.terms.map(label), range: [equation.terms.length - 0.4, -0.6],
           ticks: "", showgrid: false, tickfont: { color: colours.ink, size: 13 } }),
-        { margin: { l: 12, r: 92, t: 40, b: 12 },
-          annotations: equation.text.map((label, k) => ({ text: label, xref: "paper", x: 1.02, xanchor: "left", y: k,
+        { margin: { l: 12, r: 26 + 7 * longest(equation.text), t: 40, b: 12 },
+          annotations: equation.text.map((label, k) => ({ text: label, xref: "paper", x: 1, xshift: 8, xanchor: "left", y: k,
             showarrow: false, font: { color: colours.ink, size: 12 } })), title: { text: label(numbers.sides[j]), x: 0.02, y: 1, yref: "container",
           yanchor: "top", pad: { t: 10 }, xanchor: "left", font: { size: 15, color: colours.ink } } }),
     };
@@ -172,7 +176,7 @@
       mode: "markers", marker: { color: colours.model, size: 11 }, hovertemplate: "chosen<extra></extra>" });
     data.push({ x: [path.size[at]], y: [path.score[at]], type: "scatter", mode: "markers", hoverinfo: "skip",
       marker: { color: "rgba(0,0,0,0)", size: 18, line: { color: colours.mark, width: 2.5 } } });
-    return { data, layout: layout(axis("terms"), axis("score (lower is better)", wide ? { ...log, dtick: 1 } : {})) };
+    return { data, layout: layout(axis("terms", Math.max(...path.size) < 9 ? { dtick: 1 } : {}), axis("score (lower is better)", wide ? { ...log, dtick: 1 } : {})) };
   };
 
   // The MathML of a number as export/markup.py writes it: value, error in parentheses, power of ten.
