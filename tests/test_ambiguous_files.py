@@ -99,6 +99,14 @@ def test_a_title_above_the_names_is_no_header(tmp_path):
     assert found.time_unit == "year"
 
 
+@pytest.mark.parametrize("title", ["Measured on 3.4.2024", "Measured on Monday again", "Tank, lower, upper"])
+def test_a_title_above_names_with_another_separator_is_no_header(tmp_path, title):
+    text = f"{title}\nZeit [s];level 1 [cm];level 2 [cm];pump\n0,0;2,0;1,0;4,0\n2,0;2,1;1,1;4,0\n"
+    (found,) = cindy.read(written(tmp_path, text), inputs=["pump"])
+    assert found.states == ("level 1 [cm]", "level 2 [cm]")
+    assert found.x[:, 0].tolist() == [2.0, 2.1]
+
+
 @pytest.mark.parametrize("title", ["Laboratory 3", "Laboratory 3; device A"])
 def test_a_title_may_stand_above_names_with_units_below_them(tmp_path, title):
     text = f"{title}\nrun;time;x;note\n;[s];[mm];\n" + "".join(f"A;{k},5;{k},25;ok\n" for k in range(3))

@@ -121,7 +121,7 @@ def test_times_include_their_end_where_a_step_meets_it():
     assert texts.times("0:1:0.1")[-1] == pytest.approx(1.0)
     assert texts.times("0:1:0.3").tolist() == pytest.approx([0, 0.3, 0.6, 0.9])
     assert texts.times("0,1,5").tolist() == [0.0, 1.0, 5.0]
-    for bad in ("0:1", "1:0:0.1", "0:1:0", "0:1:x", "0:1e99:1"):
+    for bad in ("10", "0:1", "1:0:0.1", "0:1:0", "0:1:x", "0:1e99:1"):
         with pytest.raises(DataError, match=r"--t: (times are|expected|.*samples)"):
             texts.times(bad)
 

@@ -40,6 +40,11 @@ def test_a_formula_with_corners_has_the_values_that_it_says(name):
     assert np.allclose(found, expected(*POINTS.T), rtol=1e-15)
 
 
+def test_a_formula_with_a_blank_for_a_product_is_told_to_use_a_star():
+    with pytest.raises(cindy.DataError, match=r"cannot be read .* Write products with \*"):
+        cindy.Custom({"both": "x y"}).names(("x", "y"))
+
+
 @pytest.mark.parametrize("name", CORNERS)
 def test_its_derivative_is_that_of_the_differences_away_from_the_corners(name):
     basis, step = cindy.Custom({"f": CORNERS[name][0]}), 1e-7

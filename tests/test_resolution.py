@@ -82,7 +82,7 @@ def test_a_term_that_chance_may_have_added_is_told():
     cheap = cindy.Significance(per_factor=0)
     model = cindy.identify(orbit(1_000, 44), cindy.Polynomial(3), selection=cheap)
     assert model.support.sum() == 3
-    assert any("Models without x v in the equation of x′" in said for said in model.warnings)
+    assert any("Models without x v in x′" in said for said in model.warnings)
     # At its price as a product of two factors the term is not there.
     assert cindy.identify(orbit(1_000, 44), cindy.Polynomial(3)).support.sum() == 2
 

@@ -22,6 +22,18 @@ def test_states_and_inputs_get_default_names():
     assert len(trajectory) == 11
 
 
+def test_columns_of_a_data_frame_name_states_and_inputs():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=["angle", "rate"])
+    assert Trajectory(T, frame, u=frame[["rate"]].rename(columns={"rate": "push"})).variables == (
+        "angle",
+        "rate",
+        "push",
+    )
+    assert Trajectory(T, frame, states=("p", "q")).states == ("p", "q")
+    assert Trajectory(T, pandas.DataFrame(X)).states == ("x1", "x2")
+
+
 def test_a_single_state_may_come_as_a_vector():
     assert Trajectory(T, np.sin(T)).x.shape == (11, 1)
 

@@ -81,7 +81,7 @@ def short(value: object) -> str:
     if isinstance(shape, tuple):
         return f"a {type(value).__name__} of shape {shape}"
     try:
-        description = repr(value)
+        description = " ".join(repr(value).split())
     # Python does not print integers of very many digits, and the repr of an object may raise any error.
     except Exception:
         return f"a {type(value).__name__} that cannot be printed"

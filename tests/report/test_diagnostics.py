@@ -55,9 +55,18 @@ def test_a_term_whose_interval_holds_zero_is_named(data):
     error[model.place("y", "x y")] = 0.4
     said = messages(diagnose(true_model(SYSTEM, coef_error=error), data))
     assert said == (
-        "The 95 % interval of x y in the equation of y′ includes zero: the data do not show that this term "
-        "is there.",
+        "The 95 % interval of x y in y′ includes zero: the data do not show that this term is there.",
     )
+
+
+def test_warnings_about_a_map_name_its_equations_as_the_map_does():
+    error = np.array([[0.0, 0.0], [0.5, 0.0], [0.0, 0.01]])
+    model = Model(
+        np.array([[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]]), Polynomial(1), ("x", "y"), coef_error=error,
+        formulation=Discrete(),
+    )  # fmt: skip
+    steps = Trajectory(1.0, 0.5 ** np.arange(20.0)[:, None] * [1.0, 2.0], ("x", "y"))
+    assert any("interval of x in x[k+1] includes" in said for said in messages(diagnose(model, [steps])))
 
 
 def test_the_models_own_warnings_come_first_and_none_twice(data):

@@ -320,8 +320,10 @@ def parse(text: str, where: str) -> Expression:
         return result
     except (SyntaxError, RecursionError, MemoryError) as error:
         reason = getattr(error, "msg", None) or type(error).__name__
+        advice = " Write products with *." if re.search(r"\w\s+\w", text) else ""
         raise DataError(
-            f"{where} must be a formula such as 'x*exp(-y)', but {text[:80]!r} cannot be read ({reason})."
+            f"{where} must be a formula such as 'x*exp(-y)', "
+            f"but {text[:80]!r} cannot be read ({reason}).{advice}"
         ) from error
     except ValueError as error:
         if isinstance(error, DataError):

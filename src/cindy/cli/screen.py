@@ -217,7 +217,7 @@ def _say(head: str, style: str, sentence: str) -> None:
 
 
 _FORMULATION = re.compile(
-    r"(?:formulation=)?`?(Integral|Differential|Discrete|Weak)\((?:order=(\d))?(?:, (rates)=True)?\)`?"
+    r"`?(?:formulation=)?`?(Integral|Differential|Discrete|Weak)\((?:order=(\d))?(?:, (rates)=True)?\)`?"
 )
 
 

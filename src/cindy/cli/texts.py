@@ -45,7 +45,7 @@ def times(text: str) -> Floats:
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
     where = '--t: times are "start:stop:step", such as 0:20:0.1, or numbers with commas'
-    if ":" not in text:
+    if "," in text:
         return np.array([number(part, where) for part in text.split(",")])
     parts = [number(part, where) for part in text.split(":")]
     if len(parts) != 3 or parts[2] <= 0 or parts[1] <= parts[0]:

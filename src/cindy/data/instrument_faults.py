@@ -201,7 +201,7 @@ def derived_rates(segments: Sequence[Trajectory]) -> list[Finding]:
     message = (
         f"Rates were computed from positions: {pairs}. They are not independent measurements: their "
         "noise comes from that of the positions. Leave them out, and look for x'' = F(x, x') with "
-        "formulation=Integral(order=2, rates=True)."
+        "`formulation=Integral(order=2, rates=True)`."
     )
     return [Finding("derived-rates", message, {"rates": rates})]
 

@@ -279,8 +279,8 @@ def _state_missing(segments: Sequence[Trajectory]) -> list[Finding]:
         named = ", ".join(f'"{name}"' for name in segments[0].variables[:4])
         message = (
             f"The same values of {named} are followed by different motion at different times: a state is "
-            "missing, perhaps a velocity. Measure it, or look for x'' = F with order=2"
-            + (", or for x'' = F(x, x') with Integral(order=2, rates=True)." if alone else ".")
+            "missing, perhaps a velocity. Measure it, or look for x'' = F with `order=2`"
+            + (", or for x'' = F(x, x') with `Integral(order=2, rates=True)`." if alone else ".")
         )
         return [Finding("missing-state", message)]
     return []

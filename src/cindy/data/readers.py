@@ -295,7 +295,8 @@ def _column_of_times(table: Table) -> str:
         return table.index[0]
     raise DataError(
         f'{table.source} has no column "t", nor one called time, date, year or similar. '
-        f"Say which column holds the times with `time`. {did_you_mean('t', table.names)}"
+        "Say which column holds the times with `time`, or give the step with `dt`. "
+        f"{did_you_mean('t', table.names)}"
     )
 
 

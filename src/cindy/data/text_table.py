@@ -200,12 +200,12 @@ def _head(path: Path, lines: list[str]) -> _Head:
     delimiter = _delimiter(header)
     if len(top) == 3 and above == first + 1:
         second = lines[top[1]]
-        below = delimiter if delimiter in second else _delimiter(second)
+        below = delimiter if delimiter in second and _delimiter(second) not in ";\t" else _delimiter(second)
         words = _split(path, second, below, top[1] + 1)
         two_lines = [words, _split(path, lines[top[2]], below, top[2] + 1)]
         if below != ",":  # a comma inside a cell is then the decimal sign
             two_lines = [[cell.replace(",", ".") for cell in line] for line in two_lines]
-        if _below_a_title(cells, *two_lines):
+        if _below_a_title(cells if below == delimiter else [], *two_lines):
             return _head(path, [*lines[:first], "", *lines[first + 1 :]])
         if holds_units(*two_lines):
             names = [name.strip() for name in cells]

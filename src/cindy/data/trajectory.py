@@ -67,9 +67,9 @@ class Trajectory:
     t: (n,) times; dates count in seconds from the first, durations in seconds. A number is the constant step
         between samples that start at t = 0
     x: (n, d) states; (n,) is taken as a single state
-    states: d names, by default x1 … xd
+    states: d names, by default those of a data frame, else x1 … xd
     u: (n, p) inputs, known functions of time without an equation of their own
-    inputs: p names, by default u1 … up
+    inputs: p names, by default those of a data frame, else u1 … up
     hold: what the inputs do between samples: "zero", each value stays until the next, as a digital controller
         holds it; "linear", straight lines; "band", band-limited, for a constant step
     u_t: (m,) times of the inputs, if they were sampled at times of their own; u is then (m, p). A number is
@@ -128,9 +128,10 @@ class Trajectory:
             times, values, signals = at_common_times(times, values, input_times, signals, hold, where)
         if hold == "band" and signals is not None and len(times) > 2:
             constant_step(times, where)
-        state_names = _names(states, "x", values.shape[1], f"{where}: `states`")
+        named = _of_frame(x) if states is None else states
+        state_names = _names(named, "x", values.shape[1], f"{where}: `states`")
         # `replace` passes on an empty tuple of names, which stands for the default names.
-        given = None if isinstance(inputs, (tuple, list)) and not inputs else inputs
+        given = _of_frame(u) if isinstance(inputs, (tuple, list, type(None))) and not inputs else inputs
         input_names = _names(given, "u", 0 if signals is None else signals.shape[1], f"{where}: `inputs`")
         unique_names(state_names + input_names, f"{where}: `states` and `inputs` together")
         fields = {
@@ -389,6 +390,12 @@ def _columns(values: ArrayLike, where: str, samples: int) -> Floats:
     if array.shape[1] == 0:
         raise DataError(f"{where} has no columns.")
     return array
+
+
+def _of_frame(values: Any) -> list[str] | None:
+    """The names of the columns of a data frame, if they are texts."""
+    names = list(getattr(values, "columns", ()))
+    return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def _names(given: Iterable[str] | None, letter: str, count: int, where: str) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from cindy._arrays import Floats, Ints, one_thread
 from cindy._check import instance
-from cindy.basis import equation_label, listed, pretty
+from cindy.basis import listed, pretty
 from cindy.data import Field, Roughness, Trajectory, as_trajectories, lack_of_fit, rough_noise
 from cindy.errors import CindyError, DataError
 from cindy.findings import Finding, leaves_motion, without_repeats
@@ -42,7 +42,7 @@ from cindy.model.comparison import (
 )
 from cindy.model.denoised import Denoised, EquationRows, denoised_under, inside_domain
 from cindy.model.model import Model
-from cindy.model.story import SURE, named_term
+from cindy.model.story import SURE, equation_labels, named_term
 from cindy.summary import accumulate
 
 
@@ -223,7 +223,7 @@ def _uncertain(model: Model) -> Iterator[Finding]:
     with np.errstate(invalid="ignore", divide="ignore"):
         weak = model.support & (np.abs(model.coef) < 1.96 * model.coef_error)
     if weak.any():
-        named = [f"{named_term(model, i)} in {_equation(model, j)}" for i, j in np.argwhere(weak)]
+        named = [f"{named_term(model, i)} in {equation_labels(model)[j]}" for i, j in np.argwhere(weak)]
         single = len(named) == 1
         yield Finding(
             "uncertain-terms",
@@ -240,7 +240,9 @@ def _unsure(model: Model) -> Iterator[Finding]:
         open_calls = model.support & clear & (model.inclusion < SURE)
     places = np.argwhere(open_calls)
     if len(places):
-        named = [f"{named_term(model, i)} in {_equation(model, j)}" for i, j in places[: _LIMITS.most_named]]
+        named = [
+            f"{named_term(model, i)} in {equation_labels(model)[j]}" for i, j in places[: _LIMITS.most_named]
+        ]
         more = f" and {len(places) - _LIMITS.most_named} more" if len(places) > _LIMITS.most_named else ""
         least = float(np.min(model.inclusion[open_calls]))
         yield Finding(
@@ -270,7 +272,8 @@ def _alike(model: Model, rows: _MeasuredRows | Denoised) -> Iterator[Finding]:
         inflated += _inflated(model, j, own.terms[present], unit[:, present])
     if pairs:
         ordered = sorted(pairs, key=lambda pair: -pairs[pair])
-        named = [f"{named_term(model, i)} and {named_term(model, k)}" for i, k in ordered]
+        joined = "with" if len(ordered) > 1 else "and"
+        named = [f"{named_term(model, i)} {joined} {named_term(model, k)}" for i, k in ordered]
         yield Finding(
             "exchangeable-terms",
             f"In these data {listed(named)} move together almost exactly: a model with the one in place "
@@ -297,8 +300,9 @@ def _inflated(model: Model, j: int, terms: Ints, unit: Floats) -> Iterator[Findi
         verb = "is" if len(named) == 1 else "are"
         yield Finding(
             "collinear-terms",
-            f"In {_equation(model, j)}, {listed(named)} {verb} nearly a combination of the other terms. "
-            f"That makes errors up to {factor.max():.0f} times as large as they would be otherwise.",
+            f"In the equation of {equation_labels(model)[j]}, {listed(named)} {verb} nearly a combination "
+            f"of the other terms. That makes errors up to {factor.max():.0f} times as large as they would be "
+            "otherwise.",
             {"state": model.states[j], "inflation": float(factor.max())},
         )
 
@@ -390,10 +394,6 @@ def _correlated(
 def _places(model: Model, where: NDArray[np.bool_]) -> list[list[str]]:
     """[state, term] of the marked coefficients."""
     return [[model.states[j], model.terms[i]] for i, j in np.argwhere(where)]
-
-
-def _equation(model: Model, state: int) -> str:
-    return f"the equation of {equation_label(model.states[state], model.order)}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -390,7 +390,7 @@ def forced(model: Model, kicks: Kicks | None) -> Model:
         "random-forcing",
         f"Random kicks drive {listed([pretty(name) for name in names])}. The equations give the drift, "
         "`diffusion` the variance of the kicks per unit of time. Solutions without kicks follow the data "
-        "only for a short while; simulate(noise=True) draws paths with them.",
+        "only for a short while; `simulate(noise=True)` draws paths with them.",
         {"states": names},
     )
     error = np.sqrt(kicks.fitted.error[-len(model.states) :])
@@ -412,6 +412,6 @@ def _together(model: Model, kicks: Kicks) -> Iterator[Finding]:
         yield Finding(
             "correlated-kicks",
             f"The kicks of {pretty(pair[0])} and {pretty(pair[1])} are correlated ({value:.2f}): one force "
-            "may drive both. The model has the correlation, and simulate(noise=True) draws it.",
+            "may drive both. The model has the correlation, and `simulate(noise=True)` draws it.",
             {"states": pair, "correlation": value},
         )
