@@ -11,7 +11,12 @@ from cindy.model import Solution, band, densities
 from cindy.model.ensemble import RandomPath, many_paths
 from cindy.selection import trying
 from cindy.states import Diffusion, Fitted, Forcing, fit_states, start_of, with_unknown_sizes
-from cindy.states.determinants import inverse_at_samples, inverse_at_steps, inverse_blocks
+from cindy.states.determinants import (
+    inverse_at_samples,
+    inverse_at_steps,
+    inverse_blocks,
+    sums_at_samples,
+)
 from cindy.states.likelihood import log_volume
 
 
@@ -472,7 +477,8 @@ def test_blocks_of_the_inverse_give_the_traces_of_noise_and_kicks():
     linear, error, variance = white.linear, np.array([0.3, 1.0]), np.array([0.02, 0.01])
     inverse = np.linalg.inv(dense(linear.bands(variance, error)[0]))
     near = inverse_blocks(linear, linear.factors(variance, error))[0]
-    noise = np.einsum("smii->i", inverse_at_samples(linear, near)) * variance
+    sums = sums_at_samples(linear.grid, near)
+    noise = np.einsum("smii->i", inverse_at_samples(linear, sums)) * variance
     kicks = np.einsum("skij,skji->i", linear.forced.covariance(error), inverse_at_steps(linear, near))
     small = 1e-5
     for i, only in enumerate(np.eye(2)):

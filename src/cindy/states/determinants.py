@@ -43,8 +43,12 @@ __all__ = [
     "inverse_at_samples",
     "inverse_at_steps",
     "inverse_blocks",
+    "sums_at_samples",
     "weight_lean",
 ]
+
+Sums = tuple[Floats, Floats, Floats]
+"""What `sums_at_samples` returns: noise and determinants share it."""
 
 _COLUMNS = 40
 """Columns of L that one step of the recursion eliminates. Timed for 1 to 24 states: with fewer columns the
@@ -53,13 +57,13 @@ _WIDE = 12
 """Least width of the blocks of B₂: a smaller block takes as much time, and there are more of them."""
 
 
-def determinant_slopes(linear: Linearised, variance: Floats, near: Floats) -> Floats:
+def determinant_slopes(linear: Linearised, variance: Floats, sums: Sums) -> Floats:
     """(stretches, samples, states j, states i): M, the derivative of both determinants by J_m[i, j].
 
-    near: the blocks of S⁻¹ near its diagonal, from `inverse_blocks`
+    sums: of S⁻¹ at the samples, from `sums_at_samples`
     """
     with np.errstate(all="ignore"):  # states may have diverged
-        return 2.0 * (_flow_slopes(linear) - _noise_slopes(linear, variance, near))
+        return 2.0 * (_flow_slopes(linear) - _noise_slopes(linear, variance, sums))
 
 
 def weight_lean(
@@ -108,9 +112,9 @@ def inverse_blocks(linear: Linearised, factors: Sequence[Factor]) -> tuple[Float
     return np.moveaxis(near, 0, 1), places.rows, places.offsets
 
 
-def inverse_at_samples(linear: Linearised, near: Floats) -> Floats:
+def inverse_at_samples(linear: Linearised, sums: Sums) -> Floats:
     """(stretches, samples, states, states): diagonal blocks of Bᵀ S⁻¹ B, for the traces of noise."""
-    return _collected(linear.grid, linear.jacobian, near)
+    return _collected(sums, linear.jacobian)
 
 
 def inverse_at_steps(linear: Linearised, near: Floats) -> Floats:
@@ -121,37 +125,33 @@ def inverse_at_steps(linear: Linearised, near: Floats) -> Floats:
         return own
     jacobian = forced.jacobian[:, : own.shape[1]]
     moment = np.swapaxes(jacobian, -1, -2) @ own @ jacobian * (forced.grid.step**2 / 12.0)[:, None, None]
-    return _collected(forced.grid.steps, forced.jacobian, near)[:, : own.shape[1]] + moment
+    return _collected(sums_at_samples(forced.grid.steps, near), forced.jacobian)[:, : own.shape[1]] + moment
 
 
-def _collected(grid: Grid, jacobian: Floats, near: Floats) -> Floats:
+def _collected(sums: Sums, jacobian: Floats) -> Floats:
     """The diagonal blocks of Mᵀ S⁻¹ M for M = D − W J."""
-    differences, mixed, integral = _sums(grid, near)
+    differences, mixed, integral = sums
     crossed = mixed @ jacobian
     quadratic = np.swapaxes(jacobian, -1, -2) @ integral @ jacobian
     return np.asarray(differences - crossed - np.swapaxes(crossed, -1, -2) + quadratic)
 
 
-def _sums(grid: Grid, near: Floats) -> tuple[Floats, Floats, Floats]:
+def sums_at_samples(grid: Grid, near: Floats) -> Sums:
     """Step 3. (stretches, samples, d, d) each: the diagonal blocks of Dᵀ S⁻¹ D, Dᵀ S⁻¹ W and Wᵀ S⁻¹ W."""
     d = near.shape[-1]
     places = _covariance_places(grid)
     shape = grid.samples, len(near), d, d
     flat = np.moveaxis(near, 0, 1).reshape(len(places.offsets), -1)
-    # Row k with row k + o at the samples of row k. The pairs (k + o, k) follow by symmetry.
-    off_diagonal = flat * (places.offsets > 0)[:, None]
-    direct = [matrix @ flat for matrix in places.products]
-    mirrored = [matrix @ off_diagonal for matrix in places.products]
-    pairs = ((direct[0], mirrored[0]), (direct[1], mirrored[2]), (direct[3], mirrored[3]))
     both, mixed, integral = (
-        np.moveaxis(a.reshape(shape) + np.swapaxes(b.reshape(shape), -1, -2), 0, 1) for a, b in pairs
+        (direct @ flat).reshape(shape) + np.swapaxes((mirrored @ flat).reshape(shape), -1, -2)
+        for direct, mirrored in places.products
     )
-    return both, mixed, integral
+    return np.moveaxis(both, 0, 1), np.moveaxis(mixed, 0, 1), np.moveaxis(integral, 0, 1)
 
 
-def _noise_slopes(linear: Linearised, variance: Floats, near: Floats) -> Floats:
+def _noise_slopes(linear: Linearised, variance: Floats, sums: Sums) -> Floats:
     """(Σ Bᵀ S⁻¹ W)_mm."""
-    _, mixed, integral = _sums(linear.grid, near)
+    _, mixed, integral = sums
     pulled = mixed - np.swapaxes(linear.jacobian, -1, -2) @ integral
     if linear.record.correlation is not None:
         return np.asarray(linear.record.covariance(variance) @ pulled)
@@ -232,27 +232,31 @@ class _CovariancePlaces:
     """The pairs of rows (k, k + o) that share samples, and how their blocks add up at the samples.
 
     rows, offsets: (pairs,) k and o
-    products: (samples, pairs) the products of weights D D, D W, W D and W W of each pair at each sample
+    products: (samples, pairs) twice for D D, D W and W W: the products of weights of row k and row k + o at
+        each sample; and those of row k + o and row k, o > 0, by which transposed blocks are multiplied
     """
 
     rows: Ints
     offsets: Ints
-    products: tuple[csr_array, ...]
+    products: tuple[tuple[csr_array, csr_array], ...]
 
 
 @lru_cache(maxsize=16)
 def _covariance_places(grid: Grid) -> _CovariancePlaces:
     offsets, k = np.nonzero(np.add.outer(np.arange(grid.reach + 1), np.arange(grid.rows)) < grid.rows)
-    sums = []
-    for products in grid.products:
+
+    def at_samples(products: Floats) -> csr_array:
+        """The products that are not zero, (samples, pairs)."""
         pointers = np.arange(0, len(k) * grid.width + 1, grid.width)
-        shape = len(k), grid.samples
-        sums.append(
-            csr_array(
-                csr_array((products[k, offsets].ravel(), grid.window[k].ravel(), pointers), shape=shape).T
-            )
-        )
-    return _CovariancePlaces(k, offsets, tuple(sums))
+        entries = products[k, offsets].ravel(), grid.window[k].ravel(), pointers
+        matrix = csr_array(csr_array(entries, shape=(len(k), grid.samples)).T)
+        matrix.eliminate_zeros()
+        return matrix
+
+    later = (np.arange(grid.reach + 1) > 0)[:, None]
+    dd, dw, wd, ww = grid.products
+    pairs = (dd, dd), (dw, wd), (ww, ww)
+    return _CovariancePlaces(k, offsets, tuple((at_samples(a), at_samples(b * later)) for a, b in pairs))
 
 
 @dataclass(frozen=True, eq=False)

@@ -331,7 +331,7 @@ def _traces(white: Whitened) -> Floats:
     linear, near = white.linear, white.inverse[0]
     record = linear.record
     sigma = np.where(record.missing[..., None], 0.0, record.covariance(white.variance))
-    noise = np.einsum("smij,smji->i", sigma, inverse_at_samples(linear, near))
+    noise = np.einsum("smij,smji->i", sigma, inverse_at_samples(linear, white.sums))
     assert linear.forced is not None
     kicks = np.einsum("skij,skji->i", linear.forced.covariance(white.error), inverse_at_steps(linear, near))
     return np.concatenate([noise, kicks])

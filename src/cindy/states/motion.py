@@ -28,7 +28,13 @@ from cindy._arrays import Floats, Ints
 from cindy.basis import Basis
 from cindy.data import rounding_step
 from cindy.least_squares import LeastSquares, Rows, lengths, quick_triangle, triangle
-from cindy.states.determinants import determinant_slopes, inverse_blocks, weight_lean
+from cindy.states.determinants import (
+    Sums,
+    determinant_slopes,
+    inverse_blocks,
+    sums_at_samples,
+    weight_lean,
+)
 from cindy.states.linearised import Factor, Forcing, Law, Linearised
 from cindy.states.record import Record
 
@@ -99,12 +105,17 @@ class Whitened:
         return inverse_blocks(self.linear, self.factors)
 
     @cached_property
+    def sums(self) -> Sums:
+        """S⁻¹ summed at the samples, as `sums_at_samples` gives it, for determinants and traces."""
+        return sums_at_samples(self.linear.grid, self.inverse[0])
+
+    @cached_property
     def slopes(self) -> Floats:
         """The derivative of both determinants by the Jacobians, from `determinant_slopes`.
 
         It does not depend on candidates, so that a fit, the rows of all candidates and the errors share it.
         """
-        return determinant_slopes(self.linear, self.variance, self.inverse[0])
+        return determinant_slopes(self.linear, self.variance, self.sums)
 
     @cached_property
     def lean(self) -> Floats | None:
