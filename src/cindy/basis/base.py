@@ -99,6 +99,10 @@ class Basis(ABC):
             settings[name] = tuple(map(changed, value)) if isinstance(value, tuple) else changed(value)
         return type(self)(**settings)
 
+    def plan(self, variables: tuple[str, ...]) -> Plan:
+        """The terms and how they are evaluated, which is made once for the same basis and variables."""
+        return _planned(self, tuple(variables))
+
     def names(self, variables: tuple[str, ...]) -> tuple[str, ...]:
         """The terms as a user writes them; no data are needed."""
         return _planned(self, _check.unique_names(variables, "names: variables")).names
@@ -125,7 +129,7 @@ class Basis(ABC):
 
     def on_device(self, x: Any, variables: tuple[str, ...], space: Space) -> Any:
         """(terms, n): the terms at the columns of x (variables, n), in a space of arrays."""
-        plan = _planned(self, tuple(variables))
+        plan = self.plan(variables)
         _within_floating_point(float(space.xp.max(space.xp.abs(x))), plan)
         return plan.on_device(x, space)
 
@@ -160,7 +164,7 @@ class Basis(ABC):
                 raise DataError(
                     f"renamed: {name!r} is not a variable. {_check.did_you_mean(name, variables)}"
                 )
-        terms = _planned(self, tuple(variables)).terms
+        terms = self.plan(variables).terms
         # Terms are canonical and hashable, so that the image of a term can be looked up.
         index = {term: i for i, term in enumerate(terms)}
         return np.array([index.get(renamed(term, mapping, variables), -1) for term in terms], dtype=np.intp)

@@ -160,7 +160,7 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
 
 def _has_powers(basis: Basis, variables: tuple[str, ...]) -> bool:
     """Whether a term is a power or a product of variables."""
-    return any(sum(f.power for f in term if f.kind == "variable") > 1 for term in basis.terms(variables))
+    return any(sum(f.power for f in term if f.kind == "variable") > 1 for term in basis.plan(variables).terms)
 
 
 def _follows(compared: Comparison) -> bool:

@@ -110,7 +110,7 @@ class Equations:
     @property
     def labels(self) -> tuple[str, ...]:
         """The terms for readers: E·S if ES is a state too, and names that are not words in quotes."""
-        return tuple(term_label(term, self.variables) for term in self.basis.terms(self.variables))
+        return tuple(term_label(term, self.variables) for term in self.basis.plan(self.variables).terms)
 
     @property
     def order(self) -> int:
@@ -268,12 +268,12 @@ class Equations:
         """
         # Rates are integrated with the states and therefore belong to x, not to u.
         given = len(self.states) + len(self.rates)
-        return compile_rhs(self.basis.terms(self.variables), self.coef, self.variables, given)
+        return compile_rhs(self.basis.plan(self.variables).terms, self.coef, self.variables, given)
 
     @cached_property
     def switches(self) -> Switches | None:
         """F with a symbol for every sign, abs, max, min and comparison; None if it has none."""
-        terms, given = self.basis.terms(self.variables), len(self.states) + len(self.rates)
+        terms, given = self.basis.plan(self.variables).terms, len(self.states) + len(self.rates)
         # Only formulas can switch.
         if all(factor.expression is None for term in terms for factor in term):
             return None
@@ -390,7 +390,7 @@ class Equations:
             errors=kicks.coef_error if errors else None, order=order,
         )  # fmt: skip
         sides = export.RightHandSides(
-            self.basis.terms(self.variables),
+            self.basis.plan(self.variables).terms,
             self.coef,
             self.states,
             self.inputs,

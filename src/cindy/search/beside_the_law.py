@@ -238,7 +238,7 @@ def _beside_terms(white: LeastSquares, terms: int) -> tuple[Floats, Floats]:
 def _with_inputs(request: Request, motion: Motion) -> NDArray[np.bool_]:
     """(terms · states,) whether the term of a coefficient holds an input."""
     inputs = set(request.data[0].inputs)
-    each = [bool(term_variables(term) & inputs) for term in motion.basis.terms(motion.variables)]
+    each = [bool(term_variables(term) & inputs) for term in motion.basis.plan(motion.variables).terms]
     return np.repeat(each, motion.states)
 
 

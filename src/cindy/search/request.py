@@ -309,7 +309,7 @@ class Request:
 
 def _factors(motion: Motion) -> Ints:
     """(terms · states,) the number of factors of the term of each coefficient."""
-    terms = motion.basis.terms(motion.variables)
+    terms = motion.basis.plan(motion.variables).terms
     return np.repeat([sum(abs(factor.power) for factor in term) for term in terms], motion.states)
 
 

@@ -119,6 +119,8 @@ class Grid:
     def turned(self, rows: Floats, *, back: bool = False) -> Floats:
         """Rows (stretches, rows, …) mixed at the ends, or mixed back. The array is overwritten."""
         for turn, last in zip(self.turns, (False, True), strict=True):
+            if len(turn) == 1:
+                continue
             ends = rows[:, -len(turn) :] if last else rows[:, : len(turn)]
             ends[...] = np.einsum("kr,sr...->sk...", turn.T if back else turn, ends)
         return rows
@@ -292,9 +294,9 @@ class _Narrow(Grid):
 
 def _along(matrix: csr_array, values: Floats) -> Floats:
     """The matrix applied along the second axis."""
-    moved = np.moveaxis(values, 1, 0)
-    product = matrix @ np.ascontiguousarray(moved.reshape(len(moved), -1))
-    return np.moveaxis(np.asarray(product).reshape(len(product), *moved.shape[1:]), 0, 1)
+    moved = values.swapaxes(0, 1)
+    product = np.asarray(matrix @ moved.reshape(len(moved), -1))
+    return product.reshape(len(product), *moved.shape[1:]).swapaxes(0, 1)
 
 
 def _shifted(kinds: Floats, width: int, used: Ints) -> Floats:

@@ -25,6 +25,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
 from scipy.linalg import blas, lapack
 
 from cindy._arrays import Floats, Ints
@@ -110,7 +111,7 @@ class Law:
 
     @cached_property
     def _plan(self) -> Plan:
-        terms = self.basis.terms(self.variables)
+        terms = self.basis.plan(self.variables).terms
         return Plan.of([terms[i] for i in self.terms], self.variables)
 
     def table(self, coef: Floats) -> Floats:
@@ -215,8 +216,7 @@ class Factor:
         item = flat.itemsize
         along = (wide * height * item, item, (height - 1) * item)
         view = as_strided(flat, (count, tall, wide), along, writeable=False)
-        inside = np.tri(tall, wide, dtype=bool) & ~np.tri(tall, wide, -height, dtype=bool)
-        columns = np.where(inside, view, 0.0)
+        columns = np.where(_inside(tall, wide, height), view, 0.0)
         # The band continues below the last row with meaningless numbers.
         row, column = (np.arange(first, first + count) * wide)[:, None] + np.arange(tall), np.arange(wide)
         columns[row >= size] = 0.0
@@ -246,6 +246,12 @@ class Factor:
     def whiten_back(self, values: Floats) -> Floats:
         """L⁻ᵀ values, (size, columns)."""
         return _banded_solve(self.band, values, transposed=True)
+
+
+@lru_cache(maxsize=16)
+def _inside(tall: int, wide: int, height: int) -> NDArray[np.bool_]:
+    """(tall, wide): where a block of columns from the diagonal down lies inside the band."""
+    return np.asarray(np.tri(tall, wide, dtype=bool) & ~np.tri(tall, wide, -height, dtype=bool))
 
 
 def factored(band: Floats) -> Factor | None:

