@@ -12,6 +12,7 @@ from cindy.model.ensemble import RandomPath, many_paths
 from cindy.selection import trying
 from cindy.states import Diffusion, Fitted, Forcing, fit_states, start_of, with_unknown_sizes
 from cindy.states.determinants import (
+    _covariance_places,
     inverse_at_samples,
     inverse_at_steps,
     inverse_blocks,
@@ -469,6 +470,14 @@ def test_kicks_reach_the_rows_of_an_oscillator_as_its_exact_density_says(step):
     assert np.max(np.abs(own - exact) / np.outer(size, size)) < 0.06 * step
     spread = np.linalg.eigvals(np.linalg.solve(exact, own)).real
     assert np.all(np.abs(spread - 1.0) < 1.2 * step)
+
+
+def test_sums_at_samples_multiply_no_zeros_and_serve_noise_and_determinants():
+    white, _ = oscillator(0.1, 40, Forcing.everywhere(("x", "y")))
+    for pair in _covariance_places(white.linear.grid).products:
+        assert all(matrix.data.all() for matrix in pair)
+    assert white.slopes.shape == (1, 40, 2, 2)
+    assert "sums" in vars(white)
 
 
 def test_blocks_of_the_inverse_give_the_traces_of_noise_and_kicks():

@@ -7,8 +7,10 @@ import pytest
 from scipy.linalg import expm
 
 from cindy import Integral, Polynomial, Trajectory, accumulate, systems
+from cindy._arrays import evenly
 from cindy.data import noise_variance
 from cindy.states import Fitted, deviance, deviance_of_nothing, fit_states, start_of, start_of_nothing
+from cindy.states.linearised import Law
 
 
 def lotka_volterra(x):
@@ -210,3 +212,19 @@ def test_the_walk_at_the_best_of_a_few_drifts_has_the_likelihood_of_the_fitted_o
     )
     exact = deviance(motion, fitted)
     assert exact - 1.0 < deviance_of_nothing(motion) < exact + 0.05 * motion.rows
+
+
+@pytest.mark.parametrize("places", [[], [3], [0, 1, 2], [1, 4, 7, 10], [0, 2, 3], [4, 4]])
+def test_evenly_spaced_places_select_the_same_as_a_slice(places):
+    places, values = np.array(places, dtype=np.intp), np.arange(12.0)
+    assert np.array_equal(values[evenly(places)], values[places])
+    assert isinstance(evenly(places), slice) == (places.tolist() in [[0, 1, 2], [1, 4, 7, 10]])
+
+
+def test_the_laws_of_a_search_list_the_terms_of_the_dictionary_once(monkeypatch):
+    listed, terms = [], Polynomial.terms
+    monkeypatch.setattr(Polynomial, "terms", lambda *given: listed.append(given) or terms(*given))
+    names, points = ("listed", "once"), np.ones((4, 2))
+    for support in ([0, 3], [5], [1, 2, 7]):
+        Law(Polynomial(3), names, 2, np.array(support), np.zeros(0, np.intp)).values(points)
+    assert len(listed) == 1
