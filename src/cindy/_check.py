@@ -17,6 +17,7 @@ __all__ = [
     "file_path",
     "flag",
     "floats",
+    "increasing",
     "instance",
     "integer",
     "non_negative",
@@ -68,8 +69,10 @@ def floats(values: ArrayLike, where: str, *, ndim: int, allow_nan: bool = False)
 
 
 def numbers(values: ArrayLike, where: str) -> Floats:
-    """`values` as floats of any shape, which may be infinite or NaN."""
+    """`values` as floats of any shape, which may be infinite or NaN; a masked entry becomes NaN."""
     try:
+        if isinstance(values, np.ma.MaskedArray):
+            return np.ma.filled(values.astype(np.float64), np.nan)
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{where} must be numbers, but is {short(values)}.") from error
@@ -148,6 +151,17 @@ def one_of(value: object, options: Iterable[object], where: str) -> None:
         *rest, last = (f'"{k}"' if isinstance(k, str) else str(k) for k in known)
         listed = f"{', '.join(rest)} or {last}" if rest else last
         raise DataError(f"{where} must be {listed}, but is {short(value)}.")
+
+
+def increasing(values: Floats, name: str, where: str, *, repeated: str, unsorted: str) -> None:
+    """Raise unless the values of `name` increase; two sentences say what to do if they do not."""
+    bad = np.flatnonzero(np.diff(values) <= 0)
+    if len(bad):
+        i = int(bad[0])
+        raise DataError(
+            f"{where}: `{name}` must increase, but {name}[{i}] = {values[i]:g} is followed by "
+            f"{name}[{i + 1}] = {values[i + 1]:g}. {repeated if values[i] == values[i + 1] else unsorted}"
+        )
 
 
 def file_path(value: str | PathLike[str], where: str) -> Path:

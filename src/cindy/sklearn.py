@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from cindy._arrays import Floats
-from cindy._check import instance, positive, short
+from cindy._check import flag, positive, short
 from cindy.basis import Basis, Polynomial
 from cindy.data import Hold, Trajectory
 from cindy.errors import DataError
@@ -310,8 +310,7 @@ class ConditionalGradientRegressor(MultiOutputMixin, RegressorMixin, BaseEstimat
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ConditionalGradientRegressor:
         """Fit coefficients to X (samples, features), y (samples,) or (samples, targets)."""
         for name in ("scale", "fit_intercept"):
-            where = f"ConditionalGradientRegressor: `{name}`"
-            instance(getattr(self, name), (bool, np.bool_), where, "True or False")
+            flag(getattr(self, name), f"ConditionalGradientRegressor: `{name}`")
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
         y = np.asarray(y, dtype=np.float64)
         target = y.reshape(len(y), -1)

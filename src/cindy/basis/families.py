@@ -33,12 +33,9 @@ class Polynomial(Basis):
     interaction: bool = True
 
     def __post_init__(self) -> None:
-        _check.integer(self.degree, "Polynomial: degree", least=0)
-        if self.degree > HIGHEST:
-            raise DataError(f"Polynomial: degree must be at most {HIGHEST}, but is {self.degree}.")
+        _check.integer(self.degree, "Polynomial: degree", least=0, most=HIGHEST)
         for name in ("bias", "interaction"):
-            if not isinstance(getattr(self, name), bool):
-                raise DataError(f"Polynomial: {name} must be True or False, but is {getattr(self, name)!r}.")
+            _check.instance(getattr(self, name), bool, f"Polynomial: {name}", "True or False")
 
     def terms(self, variables: tuple[str, ...]) -> tuple[Term, ...]:
         d = len(variables)
@@ -161,11 +158,9 @@ class Derivatives(Basis):
 
     def __post_init__(self) -> None:
         _check.integer(self.degree, "Derivatives: degree", least=0)
-        _check.integer(self.order, "Derivatives: order", least=0)
-        if self.order > HIGHEST_ORDER:
-            raise DataError(f"Derivatives: order must be at most {HIGHEST_ORDER}, but is {self.order}.")
+        _check.integer(self.order, "Derivatives: order", least=0, most=HIGHEST_ORDER)
         if self.of is not None:
-            _check.instance(self.of, Basis, "Derivatives: `of`", "a basis such as Trigonometric(1)")
+            check_basis(self.of, "Derivatives: `of`")
         if self.degree == 0 and self.of is None:
             raise DataError(
                 "Derivatives: a degree of 0 leaves only the constant. Give a degree of at least 1."

@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from cindy._arrays import Floats
-from cindy._check import did_you_mean, floats, positive, short, stretch, text, unique_names
+from cindy._check import (
+    did_you_mean,
+    floats,
+    increasing,
+    numbers,
+    positive,
+    short,
+    stretch,
+    text,
+    unique_names,
+)
 from cindy.data.files import arrays_of_file, from_dataset
 from cindy.data.grid_statistics import grid_noise, without_noise
 from cindy.data.moments import in_seconds, seconds, time_column, unit_in_name
@@ -128,7 +138,7 @@ class Field:
                 # A view takes no memory, however large the grid is.
                 values = np.broadcast_to(self._coordinates[given].reshape(shape), self.shape)
             else:
-                values = _broad(_floats_any(given, f"{self._where}: input {name!r}"), name, self)
+                values = _broad(numbers(given, f"{self._where}: input {name!r}"), name, self)
             self._grids[name] = values
         names = tuple(inputs)
         unique_names((*self.states, *names), f"{self._where}: fields and inputs together")
@@ -383,14 +393,6 @@ def _periods(periodic: str | Iterable[str] | Mapping[str, float], field: Field) 
     return lengths
 
 
-def _floats_any(values: Any, where: str) -> Floats:
-    """Numbers of any shape; masked ones become NaN."""
-    try:
-        return np.ma.filled(np.ma.asarray(values).astype(np.float64), np.nan)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{where} must be numbers: {error}.") from error
-
-
 def _coordinates_and_fields(arrays: Mapping[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The coordinates (arrays of one dimension) and the fields, each in the order given."""
     coordinates: dict[str, Any] = {}
@@ -425,13 +427,8 @@ def _as_mask(mask: Any, where: str) -> Any:
 
 def _increasing(values: Any, axis: str, where: str) -> Floats:
     coordinate = floats(np.asarray(values), f"{where}: `{axis}`", ndim=1)
-    bad = np.flatnonzero(np.diff(coordinate) <= 0)
-    if len(bad):
-        i = int(bad[0])
-        raise DataError(
-            f"{where}: `{axis}` must increase, but {axis}[{i}] = {coordinate[i]:g} is followed by "
-            f"{axis}[{i + 1}] = {coordinate[i + 1]:g}. Sort the grid along this axis."
-        )
+    advice = {"repeated": "Keep one sample of each place.", "unsorted": "Sort the grid along this axis."}
+    increasing(coordinate, axis, where, **advice)
     return _unrounded(coordinate)
 
 

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats
-from cindy._check import short
 from cindy.errors import DataError
 
 MISSING = {"", "na", "n/a", "nan", "nat", "null", "none"}
@@ -25,7 +24,7 @@ _LOCAL = re.compile(r"(\d{1,2})([./])(\d{1,2})\2(\d{4})(?:[ T]+(\d{1,2}:\d{2}(?:
 """31.03.2024 00:00, 31/03/2024 or 03/31/2024 00:00:10.5"""
 _CF = re.compile(r"\s*(nano|micro|milli)?(second|minute|hour|day)s?(\s+since\s.*)?\s*", flags=re.I)
 _LENGTHS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
-_UNITS_IN_SECONDS = {**_LENGTHS, "week": 7 * 86400.0, "year": 365.25 * 86400.0}
+UNITS_IN_SECONDS = {**_LENGTHS, "week": 7 * 86400.0, "year": 365.25 * 86400.0}
 _FRACTIONS = {None: 1.0, "milli": 1e-3, "micro": 1e-6, "nano": 1e-9}
 _NAMES = (
     *("t", "time", "times", "timestamp", "datetime", "date", "year", "month", "week", "day", "hour"),
@@ -90,14 +89,7 @@ def in_unit(t: Floats, unit: str, wanted: str, where: str) -> Floats:
         return t
     if unit not in ("s", "second"):
         raise DataError(f'{where} has times in "{unit}", and only dates and seconds become other units.')
-    return t / _UNITS_IN_SECONDS[wanted]
-
-
-def checked_unit(unit: str, where: str) -> str:
-    """The name of a unit of time, or an error that lists them."""
-    if not isinstance(unit, str) or unit not in _UNITS_IN_SECONDS:
-        raise DataError(f"{where} must be one of {', '.join(_UNITS_IN_SECONDS)}, but is {short(unit)}.")
-    return unit
+    return t / UNITS_IN_SECONDS[wanted]
 
 
 def text_seconds(entries: Sequence[str], where: str) -> Floats | None:

@@ -19,7 +19,7 @@ from cindy._check import counted, did_you_mean, flag, one_of, positive, short, t
 from cindy._files import is_file
 from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet
 from cindy.data.inputs import HOLDS, Hold
-from cindy.data.moments import checked_unit, in_unit, time_column, word_of_time
+from cindy.data.moments import UNITS_IN_SECONDS, in_unit, time_column, word_of_time
 from cindy.data.tables import Table, from_frame, must_go_on
 from cindy.data.text_table import from_text
 from cindy.data.trajectory import Trajectory, same_variables
@@ -95,7 +95,6 @@ def read(
     [2, 2]
     """
     keys = (by,) if isinstance(by, str) else by
-    one_of(hold, HOLDS, "read: `hold`")
     columns = _Columns(
         None if time is None else text(time, "read: `time`"),
         None if states is None else unique_names(states, "read: `states`"),
@@ -103,7 +102,7 @@ def read(
         None if inputs is None else unique_names(inputs, "read: `inputs`"),
         None if dt is None else positive(dt, "read: `dt`"),
         hold,
-        None if time_unit is None else checked_unit(time_unit, "read: `time_unit`"),
+        time_unit,
     )
     files = _files(path)
     if flag(lazy, "read: `lazy`"):
@@ -159,6 +158,11 @@ class _Columns:
     dt: float | None = None
     hold: Hold = "linear"
     time_unit: str | None = None
+
+    def __post_init__(self) -> None:
+        one_of(self.hold, HOLDS, "read: `hold`")
+        if self.time_unit is not None:
+            one_of(self.time_unit, UNITS_IN_SECONDS, "read: `time_unit`")
 
     def __call__(self, source: Any) -> list[Trajectory]:
         return _trajectories(_table(source), self)

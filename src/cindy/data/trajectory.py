@@ -16,6 +16,7 @@ from cindy._check import (
     counted,
     did_you_mean,
     floats,
+    increasing,
     instance,
     number,
     one_of,
@@ -422,23 +423,6 @@ def _delays(given: Any, channels: tuple[str, ...], where: str) -> Mapping[str, f
     return {name: number(lag, f"{where}: the delay of {name!r}") for name, lag in given.items()}
 
 
-def _must_increase(t: Floats, where: str, name: str) -> None:
-    bad = np.flatnonzero(np.diff(t) <= 0)
-    if len(bad) == 0:
-        return
-    i = int(bad[0])
-    repeats = t[i] == t[i + 1]
-    raise DataError(
-        f"{where}: `{name}` must increase, but {name}[{i}] = {t[i]:g} is followed by "
-        f"{name}[{i + 1}] = {t[i + 1]:g}. "
-        + (
-            "Average or drop the repeated samples, or pass the two stretches as separate trajectories."
-            if repeats
-            else "Sort the samples by time, or pass the two stretches as separate trajectories."
-        )
-    )
-
-
 def _times(t: Any, x: Any, where: str, name: str = "t") -> tuple[Floats, str]:
     """The times of the samples and their unit, from numbers, dates, durations or a constant step."""
     if isinstance(t, (int, float, np.number)) and not isinstance(t, bool):
@@ -457,7 +441,9 @@ def _times(t: Any, x: Any, where: str, name: str = "t") -> tuple[Floats, str]:
         times = floats(t if moments is None else moments, f"{where}: `{name}`", ndim=1)
     if len(times) == 0:
         raise DataError(f"{where}: `{name}` is empty. A trajectory needs at least one sample.")
-    _must_increase(times, where, name)
+    apart = "or pass the two stretches as separate trajectories."
+    again = f"Average or drop the repeated samples, {apart}"
+    increasing(times, name, where, repeated=again, unsorted=f"Sort the samples by time, {apart}")
     _must_have_a_scale(times, where, name)
     return times, unit
 

@@ -263,7 +263,7 @@ def solved_along(
     # Over half an oscillation even a chaotic solution is a smooth function of its start.
     looked = spread_over(sorted({stretch.trajectory for stretch in stretches}), LOOK)
     near = half_period([stretch.samples for stretch in stretches if stretch.trajectory in looked])
-    denoised = _fitted(model, [(part, around) for _, part, around in stretches], window)
+    denoised = _fitted(model, stretches, window)
     for (i, segment, driven), states in zip(stretches, denoised, strict=True):
         length = window or len(segment)
         noise = noise_level(segment)
@@ -352,17 +352,12 @@ def _between(t: Floats, x: Floats, measured: Floats) -> Floats:
     return np.asarray(np.ceil(np.sqrt(off / _START.visible) - 1.0).clip(0.0, _START.most_between))
 
 
-def _fitted(
-    model: Equations, stretches: list[tuple[Trajectory, Trajectory]], window: int | None
-) -> list[Floats]:
-    """(samples, order · states) of each stretch: denoised states to start from; NaN if they are unknown.
-
-    stretches: `samples` and `around` of each `Stretch`
-    """
+def _fitted(model: Equations, stretches: Sequence[Stretch], window: int | None) -> list[Floats]:
+    """(samples, order · states) of each stretch: denoised states to start from; NaN if they are unknown."""
     width = model.order * len(model.states)
     # Without restarts only the beginning is needed.
-    segments = [samples if window else samples.part(0, min(len(samples), MOST)) for samples, _ in stretches]
-    ahead = [_around(segment, around) for segment, (_, around) in zip(segments, stretches, strict=True)]
+    wanted = [len(part) if window else min(len(part), MOST) for _, part, _ in stretches]
+    ahead = [_around(s.samples.part(0, count), s.around) for s, count in zip(stretches, wanted, strict=True)]
     possible = ahead and width == len(model.states + model.rates)
     try:
         states = denoised_states(model, ahead) if possible else None
