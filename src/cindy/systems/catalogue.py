@@ -143,41 +143,6 @@ def fput(d: int = 5, *, amplitude: float = 0.1, beta: float = 0.7) -> System:
     )
 
 
-def michaelis_menten(*, binding: float = 0.01, release: float = 1.0, catalysis: float = 1.0) -> System:
-    """Enzyme kinetics, S + E ⇌ ES → E + P, by mass action.
-
-    >>> int((michaelis_menten().coef != 0).sum())
-    7
-    """
-    _finite("michaelis_menten", binding=binding, release=release, catalysis=catalysis)
-
-    def rhs(x: Any) -> Any:
-        bind = binding * x[..., 0] * x[..., 1]
-        back, make = release * x[..., 2], catalysis * x[..., 2]
-        return np.stack([back + make - bind, back - bind, bind - back - make, make], axis=-1)
-
-    return System(
-        name="michaelis",
-        states=("E", "S", "ES", "P"),
-        basis=Polynomial(degree=2),
-        rhs=rhs,
-        equations={
-            ("E", "E S"): -binding,
-            ("S", "E S"): -binding,
-            ("ES", "E S"): binding,
-            ("E", "ES"): release + catalysis,
-            ("S", "ES"): release,
-            ("ES", "ES"): -(release + catalysis),
-            ("P", "ES"): catalysis,
-        },
-        initial=uniform(0.0, 1.0, 4),
-        horizon=0.01,
-        trajectories=150,
-        points=6000,
-        physics=(("conserve", ({"S": 1, "ES": 1, "P": 1},)), ("conserve", ({"E": 1, "ES": 1},))),
-    )
-
-
 def spring_masses(
     *, mass: float = 1.0, left: float = 1.0, between: float = 0.5, right: float = 1.0
 ) -> System:
@@ -267,6 +232,26 @@ def _factors(term: str, states: tuple[str, ...]) -> list[int]:
         state, _, power = factor.partition("^")
         factors += [states.index(state)] * int(power or 1)
     return factors
+
+
+def michaelis_menten(*, binding: float = 0.01, release: float = 1.0, catalysis: float = 1.0) -> System:
+    """Enzyme kinetics, S + E ⇌ ES → E + P, by mass action.
+
+    >>> int((michaelis_menten().coef != 0).sum())
+    7
+    """
+    _finite("michaelis_menten", binding=binding, release=release, catalysis=catalysis)
+    equations = {
+        "E": {"E S": -binding, "ES": release + catalysis},
+        "S": {"E S": -binding, "ES": release},
+        "ES": {"E S": binding, "ES": -(release + catalysis)},
+        "P": {"ES": catalysis},
+    }
+    totals = ({"S": 1, "ES": 1, "P": 1}, {"E": 1, "ES": 1})
+    laws = tuple(("conserve", (total,)) for total in totals)
+    return _classic(
+        "michaelis", equations, (0.0, 1.0), horizon=0.01, trajectories=150, points=6000, physics=laws
+    )
 
 
 def lorenz(*, sigma: float = 10.0, rho: float = 28.0, beta: float = 8.0 / 3.0) -> System:
