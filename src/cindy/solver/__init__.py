@@ -2,8 +2,8 @@
 
 from cindy.solver.basis_pursuit import Pursuit, basis_pursuit
 from cindy.solver.correction import Blended, Correction, Direct, FullyCorrective, Plain
-from cindy.solver.linear_program import contradictory, oracle_for, smallest_radius
-from cindy.solver.loop import conditional_gradient, gap_at
+from cindy.solver.linear_program import contradictory, smallest_radius
+from cindy.solver.loop import conditional_gradient, gap_at, oracle_for
 from cindy.solver.region import Atom, Oracle, Region
 from cindy.solver.result import Result, Run, Status, Step
 from cindy.solver.sampled_rows import DeviceRows, SampledRows

@@ -25,8 +25,8 @@ from cindy._check import instance, integer, non_negative, positive
 from cindy.errors import CindyError, InfeasibleError, SolverError
 from cindy.least_squares import LeastSquares
 from cindy.solver.correction import Correction
-from cindy.solver.linear_program import nearest_to_zero, oracle_for
-from cindy.solver.loop import check_problem, conditional_gradient
+from cindy.solver.linear_program import nearest_to_zero
+from cindy.solver.loop import check_problem, conditional_gradient, oracle_for
 from cindy.solver.region import Ball, Line, Oracle, Region
 from cindy.solver.result import Result, Status, Step, floor
 

@@ -1,7 +1,4 @@
-"""Linear programs over a region by HiGHS: the oracle of general regions, smallest radii, contradictory rows.
-
-`oracle_for` chooses the cheapest oracle for a region.
-"""
+"""Linear programs over a region by HiGHS: the oracle of any region, smallest radii, contradictory rows."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,8 +11,7 @@ from numpy.typing import NDArray
 from cindy._arrays import Floats, Ints
 from cindy._check import instance, numbers, short
 from cindy.errors import DataError, InfeasibleError, SolverError
-from cindy.solver.corners import presolve
-from cindy.solver.region import Atom, Ball, Line, Oracle, Region
+from cindy.solver.region import Atom, Line, Oracle, Region
 from cindy.solver.result import lower_bound
 
 
@@ -335,18 +331,18 @@ class LinearProgram(Oracle):
         try:
             return self._program.solve(cost)
         except InfeasibleError as error:
-            raise InfeasibleError(_why_infeasible(self.region)) from error
+            raise InfeasibleError(why_infeasible(self.region)) from error
         except SolverError as error:
             # A region may be empty by less than the tolerance of HiGHS; the prices of the rows prove it.
             if nearest_to_zero(self.region)[1] > self.region.radius:
-                raise InfeasibleError(_why_infeasible(self.region)) from error
+                raise InfeasibleError(why_infeasible(self.region)) from error
             raise
 
     def _atom(self, values: Floats) -> Atom:
         return Atom.at(self._program.point(values), self.origin)
 
 
-def _why_infeasible(region: Region) -> str:
+def why_infeasible(region: Region) -> str:
     """The message for an empty region, with the smallest radius at which it is not empty."""
     try:
         least, _ = smallest_radius(region)
@@ -457,30 +453,3 @@ def _possible(region: Region, chosen: NDArray[np.bool_]) -> bool:
         region.upper[chosen],
     )
     return _Program(part, budget=np.inf).possible
-
-
-def oracle_for(region: Region) -> Oracle:
-    """The cheapest oracle that is exact on the region.
-
-    - Without rows: the closed form of the ball (`Ball`).
-    - Rows that fall apart into small homogeneous blocks (ties, conservation laws, signs): the least value
-      over the corners of the blocks, which `presolve` lists.
-    - Any other rows: a linear program (`LinearProgram`).
-
-    >>> import numpy as np
-    >>> from cindy.solver import Region, oracle_for
-    >>> oracle = oracle_for(Region(3, radius=2.0))
-    >>> atom = oracle.minimise(np.array([0.5, -3.0, 1.0]))  # where ⟨gradient, x⟩ is least
-    >>> atom.indices.tolist(), atom.values.tolist()
-    ([1], [2.0])
-    """
-    _check(region, "oracle_for")
-    if region.rows == 0:
-        return Ball(region)
-    try:
-        rays = presolve(region)
-    except InfeasibleError as error:
-        if not contradictory(region):
-            raise
-        raise InfeasibleError(_why_infeasible(region)) from error
-    return LinearProgram(region) if rays is None else rays

@@ -2,7 +2,7 @@
 
 It minimises f(x) = ‖A x − B‖² over a region that is known only through an oracle. With g = ∇f(x):
 
-1. The oracle gives the atom s of the region with the least ⟨g, s⟩.
+1. The oracle gives the atom s of the region with the least ⟨g, s⟩ (`oracle_for`).
 2. The gap ⟨g, x − s⟩ bounds f(x) − min f from above, by convexity. It costs nothing beyond step 1.
 3. If the gap is small enough or a limit is reached, prove the gap with rounding included (`certificate`) and
    stop.
@@ -21,12 +21,14 @@ import numpy as np
 
 from cindy._arrays import Floats
 from cindy._check import floats, instance, integer, positive, short
-from cindy.errors import ConvergenceWarning, DataError
+from cindy.errors import ConvergenceWarning, DataError, InfeasibleError
 from cindy.least_squares import LeastSquares
+from cindy.solver.corners import presolve
 from cindy.solver.correction import Correction, Direct
 from cindy.solver.epochs import Epochs
 from cindy.solver.iterate import Iterate
-from cindy.solver.region import Atom, Oracle
+from cindy.solver.linear_program import LinearProgram, contradictory, why_infeasible
+from cindy.solver.region import Atom, Ball, Oracle, Region
 from cindy.solver.result import Result, Sizes, Status, Step, Trace, certificate
 from cindy.solver.sampled_rows import SampledRows
 
@@ -35,6 +37,33 @@ PATIENCE = 50
 in its last digits the objective may rise and fall by turns for ever (test_laws.py)."""
 MEASURABLE = 4 * np.finfo(float).eps
 """A relative decrease of the objective by less than this is rounding."""
+
+
+def oracle_for(region: Region) -> Oracle:
+    """The cheapest oracle that is exact on the region.
+
+    - Without rows: the closed form of the ball (`Ball`).
+    - Rows that fall apart into small homogeneous blocks (ties, conservation laws, signs): the least value
+      over the corners of the blocks, which `presolve` lists.
+    - Any other rows: a linear program (`LinearProgram`).
+
+    >>> import numpy as np
+    >>> from cindy.solver import Region, oracle_for
+    >>> oracle = oracle_for(Region(3, radius=2.0))
+    >>> atom = oracle.minimise(np.array([0.5, -3.0, 1.0]))  # where ⟨gradient, x⟩ is least
+    >>> atom.indices.tolist(), atom.values.tolist()
+    ([1], [2.0])
+    """
+    instance(region, Region, "oracle_for: `region`", "a Region, such as Region(size, radius)")
+    if region.rows == 0:
+        return Ball(region)
+    try:
+        rays = presolve(region)
+    except InfeasibleError as error:
+        if not contradictory(region):
+            raise
+        raise InfeasibleError(why_infeasible(region)) from error
+    return LinearProgram(region) if rays is None else rays
 
 
 def conditional_gradient(
