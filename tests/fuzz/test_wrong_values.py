@@ -308,7 +308,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 
 
 OF_EACH_OTHER = {
-    "Basis": "terms to_dict unknowns parameter_names asks_for apart_from on_device outside_domain",
+    "Basis": "terms to_dict unknowns parameter_names asks_for apart_from on_device outside_domain plan",
     "Constraint": "rows",
     "Correction": "begin",
     "Formulation": (
