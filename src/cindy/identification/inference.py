@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -97,6 +97,9 @@ class Inference:
     result: Result
     support: Ints
     price: Floats | float
+
+    scored_by: ClassVar[str] = "criterion (χ² + z² k) per row, at the denoised states"
+    """The name of the scores of the path."""
 
     def table(self, flat: Floats) -> Floats:
         """(terms, states) from physical values of all columns."""
@@ -218,11 +221,6 @@ class Inference:
             models.append(model if size == chosen else self._model(table, error))
             scores.append(self.score(fit))
         return Path(tuple(models), tuple(scores), place, self.scored_by)
-
-    @property
-    def scored_by(self) -> str:
-        """The name of the scores of the path."""
-        return "criterion (χ² + z² k) per row, at the denoised states"
 
 
 def _terms(fit: SupportFit) -> bytes:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from cindy.model import Model
 from cindy.problem import Problem, at_samples
 from cindy.regression import Refit
 from cindy.search import NEAR, Settings
-from cindy.selection import EFFORT, Candidates, Choice, Selection, Significance, Terms, choose, rivals
+from cindy.selection import BIC, EFFORT, Candidates, Choice, Selection, Significance, Terms, choose, rivals
 from cindy.solver import Correction, Step
 from cindy.summary import Summary
 
@@ -50,20 +50,20 @@ Leaves = Callable[[Sequence[Floats]], "Floats | None"]
 class AtMeasuredStates(Inference):
     """Inference from the sums of a problem: one column a term, one target an equation."""
 
-    rule: Selection
+    scored_by: ClassVar[str] = "extended information criterion per row"
 
     @classmethod
     def of(cls, problem: Problem, choice: Choice, rule: Selection) -> AtMeasuredStates:
         candidates = choice.candidates
         price = rule.priced(candidates)
-        return cls(problem, problem.form, candidates, choice.result, choice.support, price, rule)
+        return cls(problem, problem.form, candidates, choice.result, choice.support, price)
 
     def score(self, fit: Refit) -> float:
-        return self.rule.score(self.candidates, fit)
-
-    @property
-    def scored_by(self) -> str:
-        return self.rule.criterion
+        # The same for all rules, so that their models can be compared.
+        regression = self.candidates.regression
+        rows = regression.total.rows * regression.shape[1]
+        price = BIC().price(rows, regression.shape[0])
+        return float(np.log(max(fit.loss, 1e-300))) + price * fit.free / rows
 
 
 def solve(

@@ -39,7 +39,7 @@ likelihood: states, noise, model error and coefficients together (`states.fit_st
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Set
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -52,7 +52,7 @@ from cindy.problem import StandardForm
 from cindy.regression import Regression, binding
 from cindy.search.request import Options
 from cindy.selection import EFFORT, Candidates, SupportFit, Supports
-from cindy.solver import Result, Step, conditional_gradient
+from cindy.solver import Result, conditional_gradient
 from cindy.states import LEVELS, NEARBY, Fitted, Motion, blurred_terms, deviance, fit_states, stiffness
 
 __all__ = ["Loop", "Met", "Posed", "Search", "white_candidates"]
@@ -258,26 +258,16 @@ class Search(Loop[Fitted, Met]):
             ridge=EFFORT.loop_ridge,
         )
 
-    def path(self, form: StandardForm, supports: Supports | None = None) -> tuple[Result, list[Ints]]:
-        """A run of the solver, and the supports of its iterates.
-
-        supports: if given, the run stops when no larger support can have a smaller criterion, unless the
-            user's options limit the path
-        """
+    def path(self, form: StandardForm) -> tuple[Result, list[Ints]]:
+        """A run of the solver, and the supports of its iterates."""
         options = self.options
         limit = options.max_iter if options.faithful else min(options.max_iter, EFFORT.loop_most_steps)
-        # With a radius or a limit on iterations of the user's own, the path is what was asked for and must
-        # not be cut short.
-        usual = options.radius is None and options.max_iter > EFFORT.loop_most_steps and not options.faithful
         result = conditional_gradient(
             form.objective,
             form.oracle,
             options.correction,
             tol=options.tol,
             max_iter=limit,
-            callback=_can_gain(supports, float(form.sizes[1][0]) ** 2)
-            if supports and usual and not supports.coupled
-            else None,
             quiet=True,
         )
         return result, [support for support, _ in result.path]
@@ -400,7 +390,7 @@ class Search(Loop[Fitted, Met]):
         if posed is None:
             return None
         supports = posed.supports
-        result, path = self.path(posed.form, supports)
+        result, path = self.path(posed.form)
         fits = [supports.best(path)]
         if not self.bound_to(posed.form, result):
             own = supports.possible(posed.places(fitted.law.support))
@@ -453,23 +443,3 @@ def white_candidates(form: StandardForm, result: Result, noise: Floats | None = 
 def _resolved(motion: Motion, fitted: Fitted) -> bool:
     """Whether the samples are dense enough for a law."""
     return stiffness(motion, fitted, EFFORT.loop_stiff, EFFORT.loop_decays) <= EFFORT.loop_stiff
-
-
-def _can_gain(supports: Supports, unit: float) -> Callable[[Step], bool]:
-    """A callback for the solver: whether larger supports may have a smaller criterion than those so far.
-
-    The χ² of an iterate is at least that of its support, and no support has less χ² than all coefficients.
-
-    unit: one unit of the solver's objective in units of χ²
-    """
-    smallest = np.inf
-    cheapest, dearest = float(supports.price.min()), float(supports.price.max())
-
-    def goes_on(step: Step) -> bool:
-        nonlocal smallest
-        # An upper bound on the best criterion so far, and a lower bound on that of any larger support: the
-        # run may stop when the second exceeds the first.
-        smallest = min(smallest, unit * step.objective + dearest * step.atoms)
-        return supports.least + cheapest * step.atoms <= smallest
-
-    return goes_on

@@ -39,7 +39,7 @@ from cindy._arrays import Floats, Ints
 from cindy.errors import InfeasibleError
 from cindy.least_squares import Rows
 from cindy.problem import StandardForm
-from cindy.search.loop import Met, Posed, Search, white_candidates
+from cindy.search.loop import Loop, Met, Posed, Search, white_candidates
 from cindy.search.request import Options
 from cindy.selection import (
     EFFORT,
@@ -265,9 +265,8 @@ class Picking(Search):
     rounds: ClassVar[int] = 4
     """Two are typical: a bound on work."""
 
-    def better(self, first: Met | None, second: Met | None) -> Met | None:
-        """The last pick of the rule counts, whatever its criterion."""
-        return second or first
+    better = Loop.better
+    """The last pick of the rule counts, whatever its criterion."""
 
     def fit(self, start: Fitted, levels: tuple[float, ...]) -> Met | None:
         """A model on the support that the rule picked, even where the states do not converge.

@@ -30,7 +30,6 @@ import numpy as np
 from cindy._arrays import Floats, Ints
 from cindy._check import non_negative, positive
 from cindy.errors import DataError, NoModelError
-from cindy.regression import Refit
 from cindy.selection.candidates import Candidates
 from cindy.selection.effort import EFFORT
 from cindy.selection.supports import SupportFit, Supports
@@ -92,16 +91,6 @@ class Selection(ABC):
             f"{where}: {self!r} keeps no term at all: nothing in the basis explains the data better than "
             'chance. Try another basis, a looser selection, or more data; least="best" gives a model anyway.'
         )
-
-    criterion: ClassVar[str] = "extended information criterion per row"
-
-    def score(self, candidates: Candidates, fit: Refit) -> float:
-        """The criterion of a model on the path, the lower the better."""
-        regression = candidates.regression
-        rows = regression.total.rows * regression.shape[1]
-        # The criterion is the same for all rules, so that the models can be compared.
-        price = BIC().price(rows, regression.shape[0])
-        return float(np.log(max(fit.loss, 1e-300))) + price * fit.free / rows
 
     def priced(self, candidates: Candidates) -> float:
         """The price of a parameter for these candidates."""

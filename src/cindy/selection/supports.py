@@ -293,21 +293,12 @@ class Supports:
             return self._settled_by_own_variance(fit, most)
         seen = {fit.support.tobytes()}
         for _ in range(most):
-            # Another start has ended here before.
-            if fit.support.tobytes() in self._ends:
-                return fit
             new = self._moved(fit)
             if new is None or new.support.tobytes() in seen:
                 break
             fit = new
             seen.add(fit.support.tobytes())
-        self._ends.add(fit.support.tobytes())
         return fit
-
-    @cached_property
-    def _ends(self) -> set[bytes]:
-        """Supports where `settle` has ended: no move leads on from them."""
-        return set()
 
     def _moved(self, fit: SupportFit) -> SupportFit | None:
         """The first move that lowers the criterion, the cheapest to try first; None where there is none."""
