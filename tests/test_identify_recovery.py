@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from benchmarks.solver_made import SYSTEMS
 from scipy.integrate import solve_ivp
 
 import cindy
@@ -224,3 +225,17 @@ def test_one_state_twelve_states_one_trajectory_and_few_samples():
     truth = np.vstack([np.zeros(12), chain.T])
     np.testing.assert_array_equal(model.coef != 0, truth != 0)
     assert np.abs(model.coef - truth).max() < 0.01
+
+
+@pytest.mark.parametrize(
+    ("name", "tolerance"), [("rössler", 1e-6), ("lotka-volterra", 1e-8), ("van der pol", 1e-10)]
+)
+def test_data_of_a_solver_give_the_true_terms_whatever_its_tolerance(name, tolerance):
+    law = SYSTEMS[name]
+    t = np.linspace(0.0, law.horizon, 500)
+    run = solve_ivp(
+        lambda _, x: law.slope(x), (0.0, t[-1]), law.start, t_eval=t, rtol=tolerance, atol=tolerance
+    )
+    model = cindy.identify(cindy.Trajectory(t, run.y.T, law.states), cindy.Polynomial(3))
+    np.testing.assert_array_equal(model.coef != 0.0, law.truth != 0.0)
+    assert [finding.code for finding in model.findings] == ["tiny-residual"]

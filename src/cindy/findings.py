@@ -22,6 +22,7 @@ NOTES = frozenset(
         "hidden-state",
         "outliers",
         "random-forcing",
+        "tiny-residual",
         "tolerance-at-samples",
         "unequal-noise",
     }

@@ -286,7 +286,7 @@ def _findings(request: Request, look: Look, found: Found, model: Model, skipped:
     status = "converged" if model.result is None else model.result.status
     findings = plain_findings(skipped, rank, terms, "" if status == "converged" else status)
     large = (fitted.error * motion.step > 1e-2 * fitted.variance)[motion.sought]
-    if large.any() and not has_finding(look.findings, "smooth-residual"):
+    if large.any() and not has_finding(look.findings, "smooth-residual", "tiny-residual"):
         names = [name for name, unexplained in zip(model.states, large, strict=True) if unexplained]
         message = (
             f"The equations of {listed(names)} leave more than noise unexplained (see `model_error`): "

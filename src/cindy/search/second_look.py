@@ -49,6 +49,7 @@ from cindy.states import (
     growing,
     kicked_everywhere,
     kicked_rates,
+    leaves_little,
     leaves_noise,
     sensor_memory,
     without_outliers,
@@ -61,7 +62,11 @@ _SMOOTH = Finding(
     "The residuals of these equations are not noise but smooth, as the tolerance of a solver, a filter or a "
     "missing term makes them. Only terms that explain more than they do were kept.",
 )
-
+_TINY = Finding(
+    "tiny-residual",
+    "The residuals of these equations are as small as errors of a computation, such as the tolerance of a "
+    "solver. Only terms that explain more than they do were kept.",
+)
 
 _INEXACT = 1e-2
 """Model error from one sample to the next, in units of σ², beyond which the law may be inexact: the share
@@ -112,7 +117,7 @@ def look_again(first: Look, variance: Floats) -> Look:
     if first.found is None or not len(first.found.best.support):
         return first
     if first.found.options.likely is not None:
-        return replace(first, findings=(*first.findings, _SMOOTH))
+        return _resolved(first, first.motion, first.found)
     look = each_by_its_own(first, variance)
     assert look.found is not None
     if leaves_noise(look.motion, look.found.best.fitted):
@@ -121,7 +126,13 @@ def look_again(first: Look, variance: Floats) -> Look:
     found = search(first.motion, resolved, variance, known=first.found.best)
     if found is None or not len(found.best.support):
         return look
-    return Look(first.motion, found, (*first.findings, _SMOOTH))
+    return _resolved(first, first.motion, found)
+
+
+def _resolved(first: Look, motion: Motion, found: Found) -> Look:
+    """The result of a search in which terms had to matter beside the residual, and the finding on that."""
+    finding = _TINY if leaves_little(motion, found.best.fitted) else _SMOOTH
+    return Look(motion, found, (*first.findings, finding))
 
 
 def each_by_its_own(look: Look, variance: Floats) -> Look:
@@ -299,7 +310,7 @@ def whole_criterion(motion: Motion, met: Met, options: Options) -> float:
 
 def with_kicks(look: Look, variance: Floats) -> tuple[Look, Kicks | None]:
     """The search repeated with rows weighted by a diffusion, which may depend on the state; and the kicks."""
-    if look.found is None or has_finding(look.findings, "smooth-residual"):
+    if look.found is None or has_finding(look.findings, "smooth-residual", "tiny-residual"):
         return look, None
     best = look.found.best
     # An oscillator that is kicked may be no better than a random walk as long as its law counts as exact.

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import lgamma
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from cindy._arrays import Floats, Ints
 from cindy.states.fitting import FEW_ROWS
 from cindy.states.linearised import Forcing
 from cindy.states.motion import Fitted, Motion
-from cindy.states.record import MISSING
+from cindy.states.record import MISSING, since_start
 
 __all__ = [
     "autocovariance",
@@ -37,11 +38,11 @@ __all__ = [
     "kicked_clearly",
     "kicked_everywhere",
     "kicked_rates",
+    "leaves_little",
     "leaves_noise",
     "memory",
     "noise_memory",
     "sensor_memory",
-    "since_start",
     "tailed_deviance",
     "without_outliers",
 ]
@@ -51,9 +52,6 @@ _WHITE, _CHANCE = 1.1, 4.0
 rows), as the sum of l correlations of white noise has the variance l / rows. White noise of 500 rows exceeds
 this once in 30 times, of 5,000 once in 300 (simulated). Data of solvers at their usual tolerances have 1.3 to
 40 (benchmark: solver_made)."""
-_RESOLVED = 0.05
-"""Residual, relative to the step between samples, above which noise or a missing term hides the law. It
-separates the data of solvers from data with 5 % noise (benchmark: solver_made)."""
 _ORDERS = 20
 """Largest order of an autoregressive process: a bound on work."""
 _FORGETTING = (0.5, 0.7, 0.85, 0.93, 0.97)
@@ -63,10 +61,21 @@ Without the filter a slow drift in white noise is taken for kicks (benchmark: wr
 
 def leaves_noise(motion: Motion, fitted: Fitted) -> bool:
     """Whether the residuals of a law are white, or too large to be errors of a solver or of rounding."""
+    left = _left(motion, fitted)
+    if left < _DOUBT.tiny:
+        return False
+    return left >= _DOUBT.resolved or all(memory.white for memory in noise_memory(motion, fitted))
+
+
+def leaves_little(motion: Motion, fitted: Fitted) -> bool:
+    """Whether the residuals of a law are as small as errors of a computation."""
+    return _left(motion, fitted) < _DOUBT.tiny
+
+
+def _left(motion: Motion, fitted: Fitted) -> float:
+    """The largest residual of a measured state, relative to its step between samples."""
     residual = np.sqrt(2.0 * fitted.variance + fitted.error * motion.step)
-    if not np.all((residual < _RESOLVED * motion.moved)[motion.measured]):
-        return True
-    return all(memory.white for memory in noise_memory(motion, fitted))
+    return float(np.max((residual / np.maximum(motion.moved, 1e-300))[motion.measured], initial=0.0))
 
 
 def noise_memory(motion: Motion, fitted: Fitted) -> list[Memory]:
@@ -149,9 +158,8 @@ def _measurement_residuals(motion: Motion, fitted: Fitted) -> list[list[Floats]]
     """The residuals y − x of each state, stretch by stretch; an empty list for an unmeasured state."""
     residuals: list[list[Floats]] = [[] for _ in range(motion.states)]
     for record, x in zip(motion.records, fitted.x, strict=True):
-        for j in np.flatnonzero(motion.measured):
-            for difference, missing in zip((record.y - x)[..., j], record.missing[..., j], strict=True):
-                residuals[j].append(difference[~missing])
+        for s, j in product(range(record.stretches), np.flatnonzero(motion.measured)):
+            residuals[j].append((record.y - x)[s, ~record.missing[s, :, j], j])
     return residuals
 
 
@@ -243,9 +251,8 @@ def kicked_rates(motion: Motion, fitted: Fitted, variance: Floats) -> tuple[Moti
     """
     half = motion.states // 2
     positions = np.arange(motion.states) < half
-    if motion.states != 2 * half or not np.array_equal(motion.known, positions):
-        return None
-    if not np.array_equal(motion.measured, positions):
+    alike = (motion.known == positions) & (motion.measured == positions)
+    if motion.states != 2 * half or not alike.all():
         return None
     if np.all(fitted.variance[:half] < _ROUGH * variance[:half]):
         return None
@@ -267,8 +274,15 @@ def kicked_clearly(motion: Motion, fitted: Fitted) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class _Doubt:
-    """Limits beyond which samples, trajectories or a constant noise are rejected."""
+    """Limits beyond which samples, trajectories, a constant noise or noise at all are rejected."""
 
+    resolved: float = 0.05
+    """Residual, relative to the step between samples, above which noise or a missing term hides the law. It
+    separates the data of solvers from data with 5 % noise (benchmark: solver_made)."""
+    tiny: float = 3e-5
+    """The same below which it is an error of a computation, white or not: errors of a solver depend on the
+    states and make false terms. RK45 at tolerances from 1e-6 on leaves up to 2.4e-5 (benchmark:
+    solver_made)."""
     far: float = 6.0
     """Standard deviations beyond which a measurement is an outlier; chance exceeds them once in 5e8. With 4,
     errors are larger by 2 % (benchmark: constants)."""
@@ -366,7 +380,7 @@ def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, dict[str, list[int]
         whole = [np.broadcast_to(v, x.shape) for v, x in zip(values, fitted.x, strict=True)]
         return np.concatenate([v.reshape(-1, motion.states) for v in whole])
 
-    x, since = table(fitted.x), table(s[..., None] for s in since_start(motion))
+    x, since = table(fitted.x), table(s[..., None] for s in since_start(motion.records, motion.parts))
     causes = {"state": x**2, "later": since**2, "sooner": (1.0 - since) ** 2}
     spread = table(record.spread for record in motion.records)
     noise = (table(record.y for record in motion.records) - x) ** 2 / spread
@@ -383,20 +397,6 @@ def growing(motion: Motion, fitted: Fitted) -> tuple[Motion, dict[str, list[int]
     parts = np.split(spread, np.cumsum([len(x.reshape(-1, motion.states)) for x in fitted.x])[:-1])
     records = [replace(r, spread=p.reshape(r.y.shape)) for r, p in zip(motion.records, parts, strict=True)]
     return motion.part(records), states
-
-
-def since_start(motion: Motion) -> list[Floats]:
-    """(stretches, samples) for each record: time since the start of the run, in units of the longest run.
-
-    The samples count as evenly spaced.
-    """
-    since = []
-    for record in motion.records:
-        t = record.grid.t - record.grid.t[0]
-        step = float(t[-1]) / max(len(t) - 1, 1)
-        since.append(record.offset[:, None] * max(motion.parts, 1) * step + t)
-    longest = max(float(s.max()) for s in since)
-    return [np.asarray(s / longest) for s in since]
 
 
 def _growth(noise: Floats, runs: Ints, causes: Mapping[str, Floats]) -> tuple[str, float, float]:

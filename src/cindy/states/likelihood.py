@@ -32,11 +32,11 @@ from scipy.linalg import expm, lapack
 
 from cindy._arrays import Floats, Ints
 from cindy.least_squares import LeastSquares, lengths, quick_triangle
-from cindy.states.doubts import autocovariance, since_start
+from cindy.states.doubts import autocovariance
 from cindy.states.fitting import LEVELS
 from cindy.states.linearised import Linearised
 from cindy.states.motion import Fitted, Motion, Whitened
-from cindy.states.record import Record
+from cindy.states.record import Record, since_start
 
 __all__ = [
     "Distortion",
@@ -340,7 +340,7 @@ def distorted_rows(
     motion: Motion, fitted: Fitted, support: Ints, distortions: Sequence[Distortion]
 ) -> LeastSquares | None:
     """White rows of the coefficients of a support, and after them of the size of each distortion."""
-    since = since_start(motion)
+    since = since_start(motion.records, motion.parts)
 
     def added(number: int, white: Whitened) -> Floats:
         linear = white.linear

@@ -29,6 +29,7 @@ __all__ = [
     "principal_motion",
     "records_of",
     "roughness",
+    "since_start",
     "smoothed",
 ]
 
@@ -438,6 +439,20 @@ def _divided(
     else:
         inputs = Held(t, u, trajectory.hold).at(times)
     return times, (values, divided, inputs)
+
+
+def since_start(records: Sequence[Record], parts: int) -> list[Floats]:
+    """(stretches, samples) for each record: time since the start of the run, in units of the longest run.
+
+    The samples count as evenly spaced.
+    """
+    since = []
+    for record in records:
+        t = record.grid.t - record.grid.t[0]
+        step = float(t[-1]) / max(len(t) - 1, 1)
+        since.append(record.offset[:, None] * max(parts, 1) * step + t)
+    longest = max(float(s.max()) for s in since)
+    return [np.asarray(s / longest) for s in since]
 
 
 def instants_for(trajectories: Sequence[Trajectory]) -> int:
