@@ -268,7 +268,7 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
     ]
     with Progress(*columns, console=err, transient=True) as progress:
         task = progress.add_task(what)
-        yield lambda text: progress.update(task, description=f"{what} {text}")
+        yield lambda text: progress.update(task, description=f"{what}: {text}")
 
 
 @contextmanager
