@@ -307,6 +307,26 @@ def test_few_samples_are_open_circles_and_many_are_dots():
     assert many["marker"] == "."
 
 
+@pytest.mark.parametrize("draw", ["trajectories", "residuals", "coefficients"])
+@pytest.mark.filterwarnings("error")
+def test_no_name_or_value_lies_outside_the_figure_of_states_with_long_names(draw):
+    names = tuple(f"concentration of metabolite {k} (mmol/L)" for k in range(1, 9))
+    model = Model(-np.eye(9)[:, 1:], Polynomial(1), names, coef_error=0.02 * np.eye(9)[:, 1:])
+    data = Trajectory(0.1, np.exp(-np.arange(40.0)[:, None] * 0.1 * np.ones(8)), names)
+    figures = {"trajectories": (data, model), "residuals": (model, data), "coefficients": (model,)}
+    ax = getattr(plot, draw)(*figures[draw])
+    ax.figure.canvas.draw()
+    inside = ax.figure.bbox
+    legend = ax.get_legend().get_texts() if ax.get_legend() else []
+    texts = (*legend, *ax.texts, *ax.get_yticklabels(), ax.yaxis.label, ax.xaxis.label)
+    for text in filter(lambda text: text.get_text(), texts):
+        box = text.get_window_extent()
+        assert inside.x0 <= box.x0, text
+        assert box.x1 <= inside.x1, text
+        assert box.y1 <= inside.y1 + 1, text
+    pyplot.close(ax.figure)
+
+
 def test_long_names_leave_room_for_the_squares():
     states = ("angle of the arm [rad]", "rate of the arm [rad/s]")
     ax = plot.sparsity(Model(np.ones((6, 2)), SYSTEM.basis, states))

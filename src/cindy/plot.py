@@ -300,7 +300,10 @@ def coefficients(
     known = _like(truth, model.coef, "coefficients: truth")
     shown = (model.coef != 0) | (np.nan_to_num(known) != 0)
     rows = [(int(j), int(i)) for j, i in np.argwhere(shown.T)]
-    ax = _axes(ax, (6.4, max(1.6, 0.9 + 0.26 * len(rows))))
+    sides = equation_labels(model)
+    names = [f"{sides[j]}:  {pretty(model.labels[i])}" for j, i in rows]
+    longest = max(map(len, names), default=0)
+    ax = _axes(ax, (6.4 + 0.1 * max(0, longest - 16), max(1.6, 0.9 + 0.26 * len(rows))))
     ax.axvline(0, color=_MUTED, lw=0.8, zorder=0)
     if not 0 < level < 1:
         raise DataError(f"coefficients: `level` must lie between 0 and 1, but is {level!r}.")
@@ -316,8 +319,6 @@ def coefficients(
             ax.text(1.02, y, number, transform=ax.get_yaxis_transform(), va="center", fontsize="small")
         if truth is not None:
             ax.plot(known[i, j], y, marker="x", ms=7, color="black", ls="none", zorder=3)
-    sides = equation_labels(model)
-    names = [f"{sides[j]}:  {pretty(model.labels[i])}" for j, i in rows]
     ax.set_yticks(range(len(rows)), names)
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlabel(f"coefficient, with {100 * level:g} % interval")
@@ -484,12 +485,16 @@ def _line(label: str, **style: Any) -> Line2D:
 
 
 def _legend(ax: Axes, handles: Sequence[Any]) -> None:
-    """Add one line of names above the axes, where it hides no data."""
+    """Names above the axes, where they hide no data; an inch holds twelve letters, a key counts as six."""
     if 0 < len(handles) <= _MOST_IN_LEGEND:
-        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": len(handles)}
-        ax.legend(handles=list(handles), frameon=False, fontsize="small", handlelength=1.2, **place)
+        names = [str(handle.get_label()) for handle in handles]
+        names = [name if len(name) <= 24 else f"{name[:11]}…{name[-11:]}" for name in names]
+        space, sizes = 12 * ax.get_window_extent().width / ax.figure.dpi, [6 + len(name) for name in names]
+        columns = len(names) if sum(sizes) <= space else max(1, int(space / max(sizes)))
+        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": columns}
+        ax.legend(list(handles), names, frameon=False, fontsize="small", handlelength=1.2, **place)
 
 
 def _along_axis(names: Sequence[str]) -> str:
-    shown = [pretty(name) for name in names[:6]]
-    return ", ".join(shown) + (", …" if len(names) > 6 else "")
+    joined = ", ".join(map(pretty, names))
+    return joined if len(names) == 1 or len(joined) <= 40 else f"{len(names)} states"
