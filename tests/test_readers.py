@@ -328,3 +328,25 @@ def test_rounded_times_that_repeat_lead_to_the_step(tmp_path):
     path.write_text("time,r\n" + "".join(f"{k - (k > 50)},{k}\n" for k in range(100)))
     with pytest.raises(DataError, match=r"by`. If a time was measured more than once"):
         read(path)
+
+
+def test_repeated_measurements_at_uneven_times_are_no_rounded_times(write):
+    path = write("time,cal\n" + "".join(f"{t},{k}\n" for t in (0.45, 1.3, 2.4, 4.0, 6.1) for k in range(3)))
+    with pytest.raises(DataError, match="average the rows") as told:
+        read(path)
+    assert "evenly spaced" not in str(told.value)
+
+
+def test_a_column_named_as_something_else_is_not_taken_for_times(write):
+    path = write("Subject,Date,Time,dose\n" + "".join(f"1,{d},{t},5\n" for d in (1, 2) for t in range(4)))
+    assert [len(run) for run in read(path, by=("Subject", "Date"))] == [4, 4]
+    assert read(write("day,time,x\n1,0,2\n1,1,3\n"), states=["day", "x"])[0].states == ("day", "x")
+
+
+@pytest.mark.parametrize("rows", [("1", "2", "3"), ("4", "9", "16")])
+def test_the_names_that_r_gives_to_rows_are_neither_times_nor_a_state(write, rows):
+    path = write("rownames,time,x\n" + "".join(f"{row},{k},{k}\n" for k, row in enumerate(rows)))
+    pandas = pytest.importorskip("pandas")
+    assert read(path)[0].states == read(pandas.read_csv(path))[0].states == ("x",)
+    with pytest.raises(DataError, match='no column "t"'):
+        read(write("rownames,x\n1,2\n2,3\n"))

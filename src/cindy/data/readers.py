@@ -20,7 +20,7 @@ from cindy._files import is_file
 from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet
 from cindy.data.inputs import HOLDS, Hold
 from cindy.data.moments import UNITS_IN_SECONDS, in_unit, time_column, word_of_time
-from cindy.data.tables import Table, from_frame, must_go_on
+from cindy.data.tables import ROW_NAMES, Table, from_frame, must_go_on
 from cindy.data.text_table import from_text
 from cindy.data.trajectory import Trajectory, same_variables
 from cindy.errors import DataError, require
@@ -195,7 +195,7 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
     if columns.dt is not None:
         _must_have_no_times(table, columns)
     elif time is None:
-        time = _column_of_times(table)
+        time = _column_of_times(table, {*by, *(columns.states or ()), *(columns.inputs or ())})
     if not by and time in table.index:
         by = tuple(name for name in table.index if name != time)
     inputs = table.inputs if columns.inputs is None else columns.inputs
@@ -282,9 +282,16 @@ def _table(source: Any) -> Table:
     return _KINDS.get(path.suffix.lower(), from_text)(path)
 
 
-def _column_of_times(table: Table) -> str:
-    """The column with a usual name for times, else the index of a frame unless it only counts the rows."""
-    for names in (tuple(name for name in table.names if name not in table.index), table.index):
+def _column_of_times(table: Table, taken: set[str]) -> str:
+    """The column with a usual name for times, else the index of a frame unless it only counts the rows.
+
+    taken: columns that the user has named as something else
+    """
+    # A column of times that was also named as something else is told where the roles are compared.
+    free = [name for name in table.names if name not in taken]
+    free = free if time_column(free) is not None else list(table.names)
+    labels = [name for name in free if name in table.index and name not in ROW_NAMES]
+    for names in ([name for name in free if name not in table.index], labels):
         surest = time_column(names)
         if surest is not None and word_of_time(surest) != "t":
             parts = [name for name in names if word_of_time(name) in _TOGETHER]
@@ -295,8 +302,8 @@ def _column_of_times(table: Table) -> str:
                 )
         if surest is not None:
             return surest
-    if len(table.index) == 1:
-        return table.index[0]
+    if len(labels) == 1:
+        return labels[0]
     raise DataError(
         f'{table.source} has no column "t", nor one called time, date, year or similar. '
         "Say which column holds the times with `time`, or give the step with `dt`. "

@@ -22,6 +22,9 @@ from cindy.data.moments import (
 )
 from cindy.errors import DataError
 
+ROW_NAMES = frozenset({"rownames", "row.names"})
+"""A first column with such a name holds the names that R gives to rows: neither times nor a state."""
+
 
 def most_unpacked(packed: int) -> int:
     """The most bytes that a packed file of measurements unpacks to: 200 times its size, or 64 MB."""
@@ -225,6 +228,8 @@ def from_frame(frame: Any, source: str = "") -> Table:
         if moments is not None:
             columns[name], units[name] = moments, "s"
     columns, units = _without_unit_row(columns, units)
+    if not index:
+        index = tuple({*names[:1]} & ROW_NAMES)
     if names and names[0].startswith("Unnamed: 0") and not index:
         # The name that pandas gives to the index in a csv file which it wrote with one.
         labels = columns.pop(names[0])
@@ -355,6 +360,9 @@ def _step_of_rounded(times: Floats) -> float | None:
     steps = np.diff(times)
     # A row that was written twice is no rounding.
     if np.any(steps < 0) or np.count_nonzero(steps == 0) < max(len(steps) // 10, 3) or not steps.any():
+        return None
+    # Times that repeat after rounding are less than its unit apart, and the others differ by one unit.
+    if steps.max() > 1.5 * steps[steps > 0].min():
         return None
     numbers = np.arange(len(times))
     step, start = np.polyfit(numbers, times, 1)

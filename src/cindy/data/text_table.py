@@ -26,6 +26,7 @@ import numpy as np
 from cindy._arrays import Floats
 from cindy.data.moments import unit_in_name
 from cindy.data.tables import (
+    ROW_NAMES,
     Table,
     counts,
     holds_units,
@@ -118,7 +119,7 @@ def from_text(path: Path) -> Table:
         column=column,
         text=text,
         place=lambda i, name: f'line {places[i]}, column "{name}"',
-        index=("index",) if nameless and not counted else (),
+        index=("index",) if nameless and not counted else tuple({names[0]} & ROW_NAMES),
         refused={name: why for name, why in refused.items() if name not in empty},
         unit=lambda name: units[name] or unit_in_name(name),
     )
