@@ -402,6 +402,25 @@ def test_a_kicked_and_damped_oscillator_is_told_from_a_steady_one_by_few_coarse_
     assert model.model_error[0] == pytest.approx(1.3, rel=0.25)
 
 
+@pytest.mark.parametrize("seed", [1, 6])
+def test_kicks_of_changing_size_do_not_seem_to_grow_with_an_unmeasured_rate(seed):
+    rng, count, parts = np.random.default_rng(seed), 400, 20
+    # The size changes from sample to sample, so the tails are those of Student's t.
+    size = np.repeat(1.2 * np.sqrt(4.0 / rng.chisquare(4, count)), parts)
+    kicks = size * rng.standard_normal(count * parts) / np.sqrt(parts)
+    flow, x, path = expm(np.array([[0.0, 1.0], [-0.32, -0.34]]) / parts), np.zeros(2), []
+    for k, kick in enumerate(kicks, 1):
+        x = flow @ x + [0.0, kick]
+        if k % parts == 0:
+            path.append(x[0])
+    seen = np.array(path[100:]) + 0.1 * rng.standard_normal(300)
+    form = Integral(order=2, rates=True)
+    model = identify(Trajectory(1.0, seen, ("x",)), Polynomial(1), formulation=form)
+    assert not model.diffusion.coef[["x'" in term for term in model.diffusion.terms]].any()
+    paths = many_paths(model, np.zeros((40, 2)), Trajectory(1.0, seen, ("x",)))
+    assert np.median(paths[..., 0].std(axis=1)) == pytest.approx(seen.std(), rel=0.4)
+
+
 def test_what_a_steady_oscillation_leaves_between_coarse_samples_is_no_process():
     """Instants without measurements leave no noise, which must not pass for noise that can be foretold."""
     t = np.arange(300.0)

@@ -13,7 +13,7 @@ Breusch and Pagan 1979 the test that results without measurement noise). The cor
 two equations has a score of the same kind. A round costs about two steps of the fit.
 
 1. Start from the constant q of the fitted law.
-2. Compute the scores of all terms. Of all supports with at most three terms and a variance that is
+2. Compute the scores of all terms of measured states. Of all supports with at most three terms and a variance that is
    non-negative at every sample, choose the one with the least −2 log p + z*² k.
 3. Take a scoring step for the correlations of kicks, and keep those that exceed chance.
 4. Weigh the rows by the new q(x) and repeat from 2 until the support no longer changes.
@@ -225,7 +225,7 @@ def estimate_kicks(motion: Motion, fitted: Fitted) -> Kicks | None:
     coef[0, kicked] = fitted.error[kicked]
     correlation = motion.forcing.correlation
     weighed, refit = _weighed(motion, fitted, coef, correlation, kicked)
-    places = [(int(j), int(i)) for i in kicked for j in _tried(motion, int(i), names)]
+    places = [(int(j), int(i)) for i in kicked for j in _tried(motion, int(i))]
     places += [(-1 - int(i), int(j)) for i, j in combinations(kicked, 2)]
     for _ in range(_ROUNDS):
         # Steps 2 and 3.
@@ -258,11 +258,18 @@ def estimate_kicks(motion: Motion, fitted: Fitted) -> Kicks | None:
     return Kicks(diffusion, weighed, refit)
 
 
-def _tried(motion: Motion, equation: int, names: Sequence[str]) -> Ints:
-    """The indices of the monomials that an equation may have."""
-    own = motion.variables[equation]
-    own_only = len(names) > _MANY
-    return np.array([j for j, n in enumerate(names) if not own_only or n in ("1", own, f"{own}^2")])
+def _tried(motion: Motion, equation: int) -> Ints:
+    """The indices of the monomials that an equation may have.
+
+    They are those of measured states. The estimate of an unmeasured rate follows the next sample, and so the
+    kick itself: kicks with outliers or a changing size would seem to grow with its square.
+    """
+    states = motion.variables[: motion.states]
+    unseen = {name for name, seen in zip(states, motion.measured, strict=True) if not seen}
+    terms = MONOMIALS.terms(states)
+    allowed = {states[equation]} if len(terms) > _MANY else set(states)
+    held = [{name for factor in term for name in factor.variables} for term in terms]
+    return np.array([j for j, variables in enumerate(held) if variables <= allowed - unseen])
 
 
 def _weighed(
