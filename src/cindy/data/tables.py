@@ -361,8 +361,9 @@ def _step_of_rounded(times: Floats) -> float | None:
     # A row that was written twice is no rounding.
     if np.any(steps < 0) or np.count_nonzero(steps == 0) < max(len(steps) // 10, 3) or not steps.any():
         return None
-    # Times that repeat after rounding are less than its unit apart, and the others differ by one unit.
-    if steps.max() > 1.5 * steps[steps > 0].min():
+    # After times that repeat, rounded ones go on by one unit; repeated measurements may go on by any step.
+    after = steps[1:][(steps[:-1] == 0) & (steps[1:] > 0)]
+    if len(after) and after.max() > 1.5 * after.min():
         return None
     numbers = np.arange(len(times))
     step, start = np.polyfit(numbers, times, 1)

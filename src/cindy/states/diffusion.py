@@ -23,7 +23,6 @@ two equations has a score of the same kind. A round costs about two steps of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
