@@ -13,8 +13,8 @@ Breusch and Pagan 1979 the test that results without measurement noise). The cor
 two equations has a score of the same kind. A round costs about two steps of the fit.
 
 1. Start from the constant q of the fitted law.
-2. Compute the scores of all terms of measured states. Of all supports with at most three terms and a variance that is
-   non-negative at every sample, choose the one with the least −2 log p + z*² k.
+2. Compute the scores of all terms of measured states. Of all supports with at most three terms and a
+   variance that is non-negative at every sample, choose the one with the least −2 log p + z*² k.
 3. Take a scoring step for the correlations of kicks, and keep those that exceed chance.
 4. Weigh the rows by the new q(x) and repeat from 2 until the support no longer changes.
 5. Errors come from the average information (Gilmour, Thompson, Cullis 1995), which includes the noise. Those
