@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import scipy.linalg
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import cindy
 from cindy.errors import CindyError, ConstraintError

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import cindy
-from cindy.model import compare, diagnose
-from cindy.model import denoised as room
+from cindy.model import compare, denoised as room, diagnose
 from cindy.systems import lorenz, lotka_volterra
 
 

@@ -10,8 +10,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tests.basis.bases import BASES, VARIABLES, is_saved_whole, saved_bases, states
 
 from cindy.basis import Custom, Polynomial, Trigonometric

@@ -6,8 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cindy.basis import Custom, Derivatives, Fourier, Polynomial, Trigonometric
-from cindy.export.markup import differential, left_sides, name, number, summand
-from cindy.export.markup import term_markup as term
+from cindy.export.markup import differential, left_sides, name, number, summand, term_markup as term
 
 BASES = [
     Polynomial(3),

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import cindy
 from cindy.basis import Custom, Fourier, Polynomial, Trigonometric
@@ -18,8 +17,7 @@ from cindy.data.trajectory import Trajectory
 from cindy.errors import DataError
 from cindy.findings import Finding
 from cindy.formulation import Differential, Discrete, Integral
-from cindy.model.model import Model
-from cindy.model.model import Path as ModelPath
+from cindy.model.model import Model, Path as ModelPath
 from cindy.model.model_file import load
 from cindy.solver import Run, Step
 from cindy.systems import lorenz, michaelis_menten, spring_masses

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import cindy
-from cindy.identification import fitted as refinement
-from cindy.identification import identification
+from cindy.identification import fitted as refinement, identification
 from cindy.least_squares import Rows
 from cindy.selection import EFFORT
 

@@ -4,8 +4,7 @@ import clarabel
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from tests.regressions import combined, made, rows_of
 
 from cindy.errors import InfeasibleError

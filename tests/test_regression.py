@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from tests.regressions import KINDS, by_null_space, made, regressions, rows_of
 
 from cindy.errors import InfeasibleError

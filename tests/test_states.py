@@ -7,8 +7,7 @@ import pytest
 from scipy.integrate import odeint, solve_ivp
 from scipy.optimize import minimize_scalar
 from scipy.signal import lfilter
-from scipy.stats import norm
-from scipy.stats import t as student
+from scipy.stats import norm, t as student
 
 from cindy import Discrete, Integral, Polynomial, Trajectory, fix, identify, load, tie
 from cindy.selection import trying

@@ -9,8 +9,7 @@ from scipy.integrate import solve_ivp
 from cindy import systems
 from cindy.errors import CindyError, DataError
 from cindy.problem.constraint import Names
-from cindy.systems import integrate
-from cindy.systems import system as reference
+from cindy.systems import integrate, system as reference
 
 SYSTEMS = {
     "kuramoto5": systems.kuramoto,

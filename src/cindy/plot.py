@@ -31,9 +31,9 @@ from cindy.model import (
     equation_labels,
     fine_curve,
     matched,
+    residuals as residuals_of,
     solutions,
 )
-from cindy.model import residuals as residuals_of
 
 __all__ = [
     "COLOURS",

@@ -4,8 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from benchmarks.fuzz_readers import KINDS, attempt
-from benchmarks.fuzz_readers import mutated as damaged
+from benchmarks.fuzz_readers import KINDS, attempt, mutated as damaged
 
 import cindy
 from cindy.errors import CindyError

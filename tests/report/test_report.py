@@ -20,8 +20,7 @@ from cindy.formulation import Differential, Discrete, Integral
 from cindy.model import compare, difference
 from cindy.model.model import Model, Path
 from cindy.model.story import facts
-from cindy.report import DIGITS, figures, plotly, render, write
-from cindy.report import page as page_module
+from cindy.report import DIGITS, figures, page as page_module, plotly, render, write
 from cindy.report.explorer import near_models
 from cindy.report.figures import percent
 from cindy.report.page import in_words

@@ -33,8 +33,7 @@ from cindy.model import definitions, difference, facts
 
 if TYPE_CHECKING:
     from cindy.data import Trajectory
-    from cindy.model import Model
-    from cindy.model import Path as ModelPath
+    from cindy.model import Model, Path as ModelPath
 
 
 # Files and pipes have no width, so that lines are not wrapped there.

@@ -1,72 +1,38 @@
 """Measurements and how they are read."""
 
-from cindy.data.field import Field, as_fields
-from cindy.data.files import NETCDF
-from cindy.data.grid_statistics import corner, grid_noise, shared_by_neighbours
-from cindy.data.inputs import HOLDS, Held, Hold, with_turns
-from cindy.data.instrument_faults import without_clipped
-from cindy.data.plausibility import lack_of_fit, oddities
-from cindy.data.readers import Lazy, Part, glimpse, loaded, read
-from cindy.data.source import Source, as_source, as_trajectories, is_fields
-from cindy.data.time_scales import (
-    LOOK,
-    LOOK_SAMPLES,
-    Roughness,
-    beginning,
-    each_alone,
-    excerpt,
-    half_period,
-    looked_at,
-    noise_level,
-    noise_variance,
-    pauses,
-    periods,
-    rough_noise,
-    rounding_step,
-    some_segments,
-    spread_over,
+from cindy.data.field import Field as Field, as_fields as as_fields
+from cindy.data.files import NETCDF as NETCDF
+from cindy.data.grid_statistics import (
+    corner as corner,
+    grid_noise as grid_noise,
+    shared_by_neighbours as shared_by_neighbours,
 )
-from cindy.data.trajectory import Trajectory, same_variables
-
-__all__ = [
-    "HOLDS",
-    "LOOK",
-    "LOOK_SAMPLES",
-    "NETCDF",
-    "Field",
-    "Held",
-    "Hold",
-    "Lazy",
-    "Part",
-    "Roughness",
-    "Source",
-    "Trajectory",
-    "as_fields",
-    "as_source",
-    "as_trajectories",
-    "beginning",
-    "corner",
-    "each_alone",
-    "excerpt",
-    "glimpse",
-    "grid_noise",
-    "half_period",
-    "is_fields",
-    "lack_of_fit",
-    "loaded",
-    "looked_at",
-    "noise_level",
-    "noise_variance",
-    "oddities",
-    "pauses",
-    "periods",
-    "read",
-    "rough_noise",
-    "rounding_step",
-    "same_variables",
-    "shared_by_neighbours",
-    "some_segments",
-    "spread_over",
-    "with_turns",
-    "without_clipped",
-]
+from cindy.data.inputs import HOLDS as HOLDS, Held as Held, Hold as Hold, with_turns as with_turns
+from cindy.data.instrument_faults import without_clipped as without_clipped
+from cindy.data.plausibility import lack_of_fit as lack_of_fit, oddities as oddities
+from cindy.data.readers import Lazy as Lazy, Part as Part, glimpse as glimpse, loaded as loaded, read as read
+from cindy.data.source import (
+    Source as Source,
+    as_source as as_source,
+    as_trajectories as as_trajectories,
+    is_fields as is_fields,
+)
+from cindy.data.time_scales import (
+    LOOK as LOOK,
+    LOOK_SAMPLES as LOOK_SAMPLES,
+    Roughness as Roughness,
+    beginning as beginning,
+    each_alone as each_alone,
+    excerpt as excerpt,
+    half_period as half_period,
+    looked_at as looked_at,
+    noise_level as noise_level,
+    noise_variance as noise_variance,
+    pauses as pauses,
+    periods as periods,
+    rough_noise as rough_noise,
+    rounding_step as rounding_step,
+    some_segments as some_segments,
+    spread_over as spread_over,
+)
+from cindy.data.trajectory import Trajectory as Trajectory, same_variables as same_variables

@@ -17,8 +17,7 @@ them, their noise, and one `FieldRows` for each field. The cost is linear in the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from dataclasses import field as dataclass_field
+from dataclasses import dataclass, field as dataclass_field, replace
 from functools import cached_property
 from typing import Any
 

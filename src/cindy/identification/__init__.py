@@ -1,29 +1,15 @@
 """From data to one model: what is estimated beside the law, inference, and what the user is told."""
 
-from cindy.identification.identification import identify
-from cindy.identification.measured import solve
+from cindy.identification.identification import identify as identify
+from cindy.identification.measured import solve as solve
 from cindy.identification.shortcuts import (
-    basis_from_text,
-    choose,
-    correction_from_text,
-    formulation_from_text,
-    name_list,
-    number,
-    selection_from_text,
-    weights_from_text,
-    whole,
+    basis_from_text as basis_from_text,
+    choose as choose,
+    correction_from_text as correction_from_text,
+    formulation_from_text as formulation_from_text,
+    name_list as name_list,
+    number as number,
+    selection_from_text as selection_from_text,
+    weights_from_text as weights_from_text,
+    whole as whole,
 )
-
-__all__ = [
-    "basis_from_text",
-    "choose",
-    "correction_from_text",
-    "formulation_from_text",
-    "identify",
-    "name_list",
-    "number",
-    "selection_from_text",
-    "solve",
-    "weights_from_text",
-    "whole",
-]

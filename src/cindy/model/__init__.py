@@ -1,74 +1,51 @@
 """Equations and what can be done with them: simulate, score, diagnose, save."""
 
 from cindy.model.comparison import (
-    Comparison,
-    compare,
-    compare_few,
-    excerpt_of,
-    explained_rows,
-    matched_fields,
-    residuals,
+    Comparison as Comparison,
+    compare as compare,
+    compare_few as compare_few,
+    excerpt_of as excerpt_of,
+    explained_rows as explained_rows,
+    matched_fields as matched_fields,
+    residuals as residuals,
 )
-from cindy.model.denoised import Denoised, between, completed, inside_domain, matched
-from cindy.model.diagnostics import Diagnostics, FieldComparison, compare_fields, diagnose, diagnose_fields
-from cindy.model.ensemble import band, densities
-from cindy.model.equations import Estimate
-from cindy.model.matching import Readouts, run_names, unmeasured, with_inputs
-from cindy.model.model import Model, Path
-from cindy.model.model_file import load
-from cindy.model.simulation import Limits
-from cindy.model.solution import Solution, fine_curve, solutions
-from cindy.model.spectral import Spectral, Summand, spectral_solution
+from cindy.model.denoised import (
+    Denoised as Denoised,
+    between as between,
+    completed as completed,
+    inside_domain as inside_domain,
+    matched as matched,
+)
+from cindy.model.diagnostics import (
+    Diagnostics as Diagnostics,
+    FieldComparison as FieldComparison,
+    compare_fields as compare_fields,
+    diagnose as diagnose,
+    diagnose_fields as diagnose_fields,
+)
+from cindy.model.ensemble import band as band, densities as densities
+from cindy.model.equations import Estimate as Estimate
+from cindy.model.matching import (
+    Readouts as Readouts,
+    run_names as run_names,
+    unmeasured as unmeasured,
+    with_inputs as with_inputs,
+)
+from cindy.model.model import Model as Model, Path as Path
+from cindy.model.model_file import load as load
+from cindy.model.simulation import Limits as Limits
+from cindy.model.solution import Solution as Solution, fine_curve as fine_curve, solutions as solutions
+from cindy.model.spectral import (
+    Spectral as Spectral,
+    Summand as Summand,
+    spectral_solution as spectral_solution,
+)
 from cindy.model.story import (
-    definitions,
-    determination,
-    difference,
-    equation_labels,
-    facts,
-    length_of_time,
-    named_term,
+    definitions as definitions,
+    determination as determination,
+    difference as difference,
+    equation_labels as equation_labels,
+    facts as facts,
+    length_of_time as length_of_time,
+    named_term as named_term,
 )
-
-__all__ = [
-    "Comparison",
-    "Denoised",
-    "Diagnostics",
-    "Estimate",
-    "FieldComparison",
-    "Limits",
-    "Model",
-    "Path",
-    "Readouts",
-    "Solution",
-    "Spectral",
-    "Summand",
-    "band",
-    "between",
-    "compare",
-    "compare_few",
-    "compare_fields",
-    "completed",
-    "definitions",
-    "densities",
-    "determination",
-    "diagnose",
-    "diagnose_fields",
-    "difference",
-    "equation_labels",
-    "excerpt_of",
-    "explained_rows",
-    "facts",
-    "fine_curve",
-    "inside_domain",
-    "length_of_time",
-    "load",
-    "matched",
-    "matched_fields",
-    "named_term",
-    "residuals",
-    "run_names",
-    "solutions",
-    "spectral_solution",
-    "unmeasured",
-    "with_inputs",
-]

@@ -1,54 +1,41 @@
 """The search for a law: the one loop, its starts, its moves, and a second look at the noise."""
 
-from cindy.search.beside_the_law import findings_beside, rows_by_run, runs_apart
-from cindy.search.large import BLOCKS, WhiteSums, confirmed
-from cindy.search.loop import Loop, Met, Search, white_candidates
-from cindy.search.parametric import (
-    picked_with_parameters,
-    plain_fitted,
-    plain_motion,
-    search_with_parameters,
-    values_of,
+from cindy.search.beside_the_law import (
+    findings_beside as findings_beside,
+    rows_by_run as rows_by_run,
+    runs_apart as runs_apart,
 )
-from cindy.search.request import Options, Pieces, Request, Settings, Stages, solve_with_samples
-from cindy.search.scan import Values, fewest_values
-from cindy.search.second_look import Look, each_by_its_own, forced, look_again, walk_of, with_kicks
-from cindy.search.starts import NEAR, Found, first_starts, picked, search, stepped_down
-
-__all__ = [
-    "BLOCKS",
-    "NEAR",
-    "Found",
-    "Look",
-    "Loop",
-    "Met",
-    "Options",
-    "Pieces",
-    "Request",
-    "Search",
-    "Settings",
-    "Stages",
-    "Values",
-    "WhiteSums",
-    "confirmed",
-    "each_by_its_own",
-    "fewest_values",
-    "findings_beside",
-    "first_starts",
-    "forced",
-    "look_again",
-    "picked",
-    "picked_with_parameters",
-    "plain_fitted",
-    "plain_motion",
-    "rows_by_run",
-    "runs_apart",
-    "search",
-    "search_with_parameters",
-    "solve_with_samples",
-    "stepped_down",
-    "values_of",
-    "walk_of",
-    "white_candidates",
-    "with_kicks",
-]
+from cindy.search.large import BLOCKS as BLOCKS, WhiteSums as WhiteSums, confirmed as confirmed
+from cindy.search.loop import Loop as Loop, Met as Met, Search as Search, white_candidates as white_candidates
+from cindy.search.parametric import (
+    picked_with_parameters as picked_with_parameters,
+    plain_fitted as plain_fitted,
+    plain_motion as plain_motion,
+    search_with_parameters as search_with_parameters,
+    values_of as values_of,
+)
+from cindy.search.request import (
+    Options as Options,
+    Pieces as Pieces,
+    Request as Request,
+    Settings as Settings,
+    Stages as Stages,
+    solve_with_samples as solve_with_samples,
+)
+from cindy.search.scan import Values as Values, fewest_values as fewest_values
+from cindy.search.second_look import (
+    Look as Look,
+    each_by_its_own as each_by_its_own,
+    forced as forced,
+    look_again as look_again,
+    walk_of as walk_of,
+    with_kicks as with_kicks,
+)
+from cindy.search.starts import (
+    NEAR as NEAR,
+    Found as Found,
+    first_starts as first_starts,
+    picked as picked,
+    search as search,
+    stepped_down as stepped_down,
+)

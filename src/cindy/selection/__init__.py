@@ -1,37 +1,27 @@
 """Which terms stay: candidates, criteria and the rules that pick."""
 
-from cindy.selection.candidates import Candidates, Judged
-from cindy.selection.choice import Choice, choose, within_radius
-from cindy.selection.effort import EFFORT, Effort, trying
-from cindy.selection.orders import Rival, eliminated, equation_by_equation, recombined, regrown, rivals
-from cindy.selection.prices import BIC, Selection, Significance, correlated_tests
-from cindy.selection.rules import Beyond, CrossValidation, Discrepancy, Gap, Terms
-from cindy.selection.supports import SupportFit, Supports
-
-__all__ = [
-    "BIC",
-    "EFFORT",
-    "Beyond",
-    "Candidates",
-    "Choice",
-    "CrossValidation",
-    "Discrepancy",
-    "Effort",
-    "Gap",
-    "Judged",
-    "Rival",
-    "Selection",
-    "Significance",
-    "SupportFit",
-    "Supports",
-    "Terms",
-    "choose",
-    "correlated_tests",
-    "eliminated",
-    "equation_by_equation",
-    "recombined",
-    "regrown",
-    "rivals",
-    "trying",
-    "within_radius",
-]
+from cindy.selection.candidates import Candidates as Candidates, Judged as Judged
+from cindy.selection.choice import Choice as Choice, choose as choose, within_radius as within_radius
+from cindy.selection.effort import EFFORT as EFFORT, Effort as Effort, trying as trying
+from cindy.selection.orders import (
+    Rival as Rival,
+    eliminated as eliminated,
+    equation_by_equation as equation_by_equation,
+    recombined as recombined,
+    regrown as regrown,
+    rivals as rivals,
+)
+from cindy.selection.prices import (
+    BIC as BIC,
+    Selection as Selection,
+    Significance as Significance,
+    correlated_tests as correlated_tests,
+)
+from cindy.selection.rules import (
+    Beyond as Beyond,
+    CrossValidation as CrossValidation,
+    Discrepancy as Discrepancy,
+    Gap as Gap,
+    Terms as Terms,
+)
+from cindy.selection.supports import SupportFit as SupportFit, Supports as Supports

@@ -30,8 +30,7 @@ from scipy.sparse import csr_array
 
 from cindy._arrays import Floats, Ints
 from cindy.errors import InfeasibleError
-from cindy.least_squares import Rows, connected, orthogonalised, triangle
-from cindy.least_squares import lengths as column_lengths
+from cindy.least_squares import Rows, connected, lengths as column_lengths, orthogonalised, triangle
 from cindy.problem import StandardForm
 from cindy.regression import Regression
 from cindy.selection.effort import EFFORT
