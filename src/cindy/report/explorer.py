@@ -32,8 +32,6 @@ from cindy.export import definition, term_markup
 from cindy.model import Denoised, Diagnostics, Model, difference
 from cindy.report.figures import Shown, lowered, plain
 
-__all__ = ["explorer", "near_models", "terms_as_code"]
-
 _MOST_COLUMNS = 120
 """Candidate coefficients on offer: their triangle takes 80 kB of the page."""
 _MOST_MODELS = 40

@@ -15,8 +15,6 @@ from cindy.model import FieldComparison, Model, compare_fields, determination, d
 from cindy.report.figures import minus, percent, plain, thinned
 from cindy.report.page import certificate, common, noise_row, sentences
 
-__all__ = ["field_contents"]
-
 _MOST_FIELDS = 4
 """Fields that a page shows, each with three pictures."""
 _MOST_SAMPLES = 120

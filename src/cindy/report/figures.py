@@ -30,24 +30,6 @@ from cindy.model import (
     fine_curve,
 )
 
-__all__ = [
-    "Shown",
-    "brackets",
-    "coefficient_rows",
-    "coefficients",
-    "density_series",
-    "history",
-    "lowered",
-    "minus",
-    "path",
-    "percent",
-    "power",
-    "residual_series",
-    "rewritten",
-    "thinned",
-    "trajectories",
-]
-
 
 @dataclass(frozen=True)
 class _Sizes:

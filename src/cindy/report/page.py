@@ -43,8 +43,6 @@ from cindy.report import figures
 from cindy.report.explorer import explorer, near_models, terms_as_code
 from cindy.report.figures import minus, percent, power
 
-__all__ = ["certificate", "common", "contents", "noise_row", "sentences"]
-
 _PACKAGES = ("cindy", "numpy", "scipy", "highspy", "plotly")
 _DENSE = 24
 """Coefficients beyond which equations are set in smaller type."""
