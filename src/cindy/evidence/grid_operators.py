@@ -27,19 +27,6 @@ from numpy.typing import NDArray
 from cindy._arrays import Floats, Ints
 from cindy.calculus import divided_differences, interval_weights
 
-__all__ = [
-    "INEXACT",
-    "AxisRows",
-    "Counted",
-    "alternating_sums",
-    "apply",
-    "bumps",
-    "counted",
-    "integrals",
-    "products",
-    "reduce",
-]
-
 Key = TypeVar("Key")
 
 

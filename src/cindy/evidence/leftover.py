@@ -30,8 +30,6 @@ from cindy.evidence.modes import NoisyRows, as_columns, modes_of
 from cindy.evidence.weak import FieldRows, WeakRows, has_slope
 from cindy.least_squares import lengths
 
-__all__ = ["Unexplained", "unexplained"]
-
 
 @dataclass(frozen=True)
 class _Test:

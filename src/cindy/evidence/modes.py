@@ -20,8 +20,6 @@ from cindy.basis import Term
 from cindy.evidence.grid_operators import apply, products
 from cindy.evidence.weak import FieldRows, WeakRows, has_slope
 
-__all__ = ["Modes", "NoisyRows", "as_columns", "modes_of", "noise_covariance"]
-
 
 @dataclass(frozen=True)
 class _Modes:

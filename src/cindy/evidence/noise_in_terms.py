@@ -30,8 +30,6 @@ from cindy.basis import Factor, Term, call, product
 from cindy.errors import DataError
 from cindy.least_squares import LeastSquares, lengths, triangle
 
-__all__ = ["Unbiased", "Whitened", "calibrated", "calibration", "hermite"]
-
 _ROUNDING = 1e-10
 """Singular values of the terms below this share of the largest are rounding errors."""
 _NODES = 9

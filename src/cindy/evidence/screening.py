@@ -35,8 +35,6 @@ from cindy._arrays import Floats, Ints
 from cindy.data import Field
 from cindy.evidence.weak_settings import Noise
 
-__all__ = ["Fault", "FaultKind", "Screened", "screened"]
-
 Mask = NDArray[np.bool_]
 FaultKind = Literal[
     "false-period", "saturated-values", "dead-pixels", "outliers", "lost-frames", "unequal-pixels",
@@ -89,7 +87,7 @@ class Fault:
 
 
 @dataclass(frozen=True, eq=False)
-class Screened:
+class _Screened:
     """Fields with their faults corrected where that is safe.
 
     noise: of every field with filled values, which would make it seem smaller; None: to be measured as usual
@@ -102,7 +100,7 @@ class Screened:
     filled: float = 0.0
 
 
-def screened(fields: Sequence[Field]) -> Screened:
+def screened(fields: Sequence[Field]) -> _Screened:
     """The corrected fields, and their faults."""
     parts: list[Field] = []
     noise: list[Noise | None] = []
@@ -121,7 +119,7 @@ def screened(fields: Sequence[Field]) -> Screened:
         pieces = screen.pieces()
         parts += pieces
         noise += [screen.sigma if screen.filled else None] * len(pieces)
-    return Screened(tuple(parts), tuple(noise), tuple(faults), filled / max(total, 1))
+    return _Screened(tuple(parts), tuple(noise), tuple(faults), filled / max(total, 1))
 
 
 @dataclass(frozen=True, eq=False)

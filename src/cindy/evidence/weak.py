@@ -45,8 +45,6 @@ from cindy.evidence.weak_settings import Noise, fit_weak
 from cindy.formulation import Formulation, Weak
 from cindy.least_squares import LeastSquares, triangle
 
-__all__ = ["FieldRows", "Gathered", "WeakRows", "has_slope"]
-
 _MOST_ROWS = 6000
 """Most rows of all fields together: neighbouring test functions are nearly redundant."""
 _LATTICE = 0.5

@@ -20,8 +20,6 @@ from cindy.data import Field, corner, grid_noise, shared_by_neighbours
 from cindy.errors import DataError
 from cindy.formulation import Weak
 
-__all__ = ["Noise", "fit_weak"]
-
 Noise = dict[str, float]
 """Standard deviation of the noise by field."""
 

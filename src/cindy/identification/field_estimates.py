@@ -27,8 +27,6 @@ from cindy.regression import Regression, binding
 from cindy.selection import EFFORT
 from cindy.summary import Summary
 
-__all__ = ["estimated", "leaves", "squares_left", "weighed", "with_noise_errors"]
-
 
 def estimated(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates:
     """Both steps: coefficients and errors by the noise of the rows, from those of least squares."""

@@ -34,8 +34,6 @@ from cindy.problem import Problem, at_samples
 from cindy.search import Settings
 from cindy.summary import Summary
 
-__all__ = ["identify_fields"]
-
 _ROUNDING = 4 * float(np.finfo(float).eps)
 """Relative difference of two equal values after a few floating-point operations."""
 

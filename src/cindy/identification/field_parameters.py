@@ -33,10 +33,8 @@ from cindy.regression import Refit, independent, refit
 from cindy.search import Loop, Values, fewest_values
 from cindy.selection import EFFORT
 
-__all__ = ["FieldSearch"]
 
-
-class Placed(NamedTuple):
+class _Placed(NamedTuple):
     """A law, and the values of the parameters that it was chosen at."""
 
     model: Model
@@ -44,7 +42,7 @@ class Placed(NamedTuple):
 
 
 @dataclass(eq=False)
-class FieldSearch(Loop[Placed, Placed]):
+class FieldSearch(Loop[_Placed, _Placed]):
     """The search for laws of fields with unknown parameters: the values are fitted on the terms of a law, and
     a law is chosen at these values, until its terms come back.
 
@@ -62,20 +60,20 @@ class FieldSearch(Loop[Placed, Placed]):
     def model(self) -> Model:
         """The law at the values with the least residuals, with the joint covariance of all numbers."""
         values = self._scanned()
-        last = self.follow(Placed(self.at(self.basis.at(values)), values))
+        last = self.follow(_Placed(self.at(self.basis.at(values)), values))
         assert last is not None
         tangents = _Tangents.of(last.model, self.basis.unknowns(), last.values, self.pose)
         return last.model if tangents is None else tangents.with_parameters(last.model)
 
-    def support(self, start: Placed) -> bytes:
+    def support(self, start: _Placed) -> bytes:
         return np.flatnonzero(start.model.coef).tobytes()
 
-    def model_on(self, start: Placed, *, near: bool) -> Placed:
+    def model_on(self, start: _Placed, *, near: bool) -> _Placed:
         """The law that is chosen at the values that fit the terms of the last one best."""
         values = self._refined(start.model, start.values)
-        return Placed(self.at(self.basis.at(values)), values)
+        return _Placed(self.at(self.basis.at(values)), values)
 
-    def following(self, met: Placed, seen: Set[bytes]) -> Placed | None:
+    def following(self, met: _Placed, seen: Set[bytes]) -> _Placed | None:
         return met
 
     def _scanned(self) -> Values:

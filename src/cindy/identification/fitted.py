@@ -60,8 +60,6 @@ from cindy.search import (
 from cindy.selection import EFFORT, Supports, Terms
 from cindy.states import Fitted, Motion, drift_of_data, first_objective, quadrature_error, start_of
 
-__all__ = ["identify_with_states", "refined"]
-
 
 @dataclass(frozen=True)
 class _Alone:

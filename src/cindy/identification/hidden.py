@@ -63,16 +63,6 @@ from cindy.problem import Problem
 from cindy.search import NEAR, Found, Look, Options, Request, Search, each_by_its_own, first_starts, search
 from cindy.states import LEVELS, Motion, at_level, deviance, drift_of_data, first_objective, start_of
 
-__all__ = [
-    "Discovery",
-    "auto_names",
-    "criterion_without",
-    "hidden_names",
-    "identify_with_hidden",
-    "not_needed",
-    "with_hidden",
-]
-
 _MOST = 5
 """Hidden states that may be asked for: each needs one more derivative of noisy samples."""
 _MOST_AUTO = 3

@@ -42,8 +42,6 @@ from cindy.least_squares import Rows, lengths
 from cindy.search import NEAR, Options
 from cindy.states import Fitted, Motion
 
-__all__ = ["fixed_alone", "gauge_findings", "in_gauge", "inexact_findings", "pinned", "sparsest_gauge"]
-
 _NODES = 7
 """Values of b or c_j through which the polynomials of the coefficients are laid: up to the sixth degree."""
 _FURTHEST = 5.0
@@ -64,7 +62,7 @@ _MOST_MOVES = 8
 """Changes of the gauge of one state: a bound on work, as each takes at least one term away."""
 
 
-class Regauged(NamedTuple):
+class _Regauged(NamedTuple):
     """A law in another gauge: the gauge of each hidden state, the law by flat index, and all states."""
 
     pins: tuple[Pin, ...]
@@ -75,7 +73,7 @@ class Regauged(NamedTuple):
 
 def sparsest_gauge(
     motion: Motion, fitted: Fitted, covariance: Floats, pins: tuple[Pin, ...], allowed: Ints
-) -> Regauged | None:
+) -> _Regauged | None:
     """The law in the gauge with the fewest terms that single moves lead to; None where no move has fewer.
 
     covariance: of the coefficients of the law; allowed: flat indices of the candidates
@@ -95,7 +93,7 @@ def sparsest_gauge(
         for x in states:
             # In the order in which they were found: a later change refers to the earlier states as changed.
             x[..., w] += shift[0] + x @ shift[1:]
-    return None if pins is before else Regauged(pins, law.support, law.flat[law.support], states)
+    return None if pins is before else _Regauged(pins, law.support, law.flat[law.support], states)
 
 
 def _best_move(law: _Law, pins: tuple[Pin, ...], k: int, w: int) -> tuple[_Law, int, int, float] | None:

@@ -32,8 +32,6 @@ from cindy.least_squares import lengths
 from cindy.search import Request
 from cindy.states import LEVELS, Fitted, Motion, Solve, along_walks, principal_motion, smoothed, start_of
 
-__all__ = ["Pin", "Start", "finely_divided", "start_from_formulas", "starts_in_gauges", "walked"]
-
 _BRANCHES = 12
 """Starts with the first hidden states from which the next is searched: a bound on work."""
 _NEAR_ZERO = 0.2

@@ -47,9 +47,6 @@ from cindy.selection import Selection
 from cindy.solver import Correction, Step
 from cindy.summary import Summary, accumulate, summary_of_fields, workers
 
-__all__ = ["identify"]
-
-
 _LARGE = 1_000
 """Coefficients beyond which one pass finds the law first, and states are denoised from there."""
 _SOME = 200_000

@@ -49,16 +49,6 @@ from cindy.states import (
     with_unknown_sizes,
 )
 
-__all__ = [
-    "Estimates",
-    "Inference",
-    "LastPass",
-    "enlarged",
-    "not_significant",
-    "plain_findings",
-    "shown_by_errors",
-]
-
 _GROWS = 1.3
 """Factor by which the variance of the noise may grow when a term is dropped. False terms that compensate for
 a running mean in the sensor explain a tenth (benchmark: wrong_noise)."""

@@ -39,14 +39,6 @@ from cindy.search import NEAR, Found
 from cindy.selection import Supports
 from cindy.states import Distortion, Fitted, Motion, distorted_rows
 
-__all__ = [
-    "beside_positions",
-    "instrument_fault",
-    "judged",
-    "refusals_told",
-    "with_forecasts",
-]
-
 
 @dataclass(frozen=True)
 class _Looks:

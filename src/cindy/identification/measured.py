@@ -37,9 +37,6 @@ from cindy.selection import BIC, EFFORT, Candidates, Choice, Selection, Signific
 from cindy.solver import Correction, Step
 from cindy.summary import Summary
 
-__all__ = ["model_of", "reposed", "solve"]
-
-
 Estimator = Callable[[Problem, Estimates], Estimates]
 """Coefficients and errors by what is known of the noise, from those of least squares on the same terms."""
 Leaves = Callable[[Sequence[Floats]], "Floats | None"]
@@ -47,13 +44,13 @@ Leaves = Callable[[Sequence[Floats]], "Floats | None"]
 
 
 @dataclass(frozen=True, eq=False)
-class AtMeasuredStates(Inference):
+class _AtMeasuredStates(Inference):
     """Inference from the sums of a problem: one column a term, one target an equation."""
 
     scored_by: ClassVar[str] = "extended information criterion per row"
 
     @classmethod
-    def of(cls, problem: Problem, choice: Choice, rule: Selection) -> AtMeasuredStates:
+    def of(cls, problem: Problem, choice: Choice, rule: Selection) -> _AtMeasuredStates:
         candidates = choice.candidates
         price = rule.priced(candidates)
         return cls(problem, problem.form, candidates, choice.result, choice.support, price)
@@ -149,7 +146,7 @@ class _OnePass:
         choice, estimates = self._shown_by_errors(problem, rule, choice)
         if self.leaves is not None and rule.by_price:
             choice, estimates = self._reconsidered(problem, rule, choice, estimates, self.leaves)
-        inference = AtMeasuredStates.of(problem, choice, rule)
+        inference = _AtMeasuredStates.of(problem, choice, rule)
         model = inference.inferred(estimates) if rule.refits else inference.alone(estimates)
         return replace(
             model,
@@ -219,7 +216,7 @@ class _OnePass:
         """
         width, most = estimates.coef.shape[1], EFFORT.field_estimates_explained
         residuals = leaves([estimates.coef])
-        for group in AtMeasuredStates.of(problem, choice, rule).groups():
+        for group in _AtMeasuredStates.of(problem, choice, rule).groups():
             equations = np.unique(group.columns % width)
             rest = np.setdiff1d(choice.support, group.columns)
             others = rivals(group.supports, group.own, NEAR)

@@ -44,8 +44,6 @@ from cindy.search import (
 from cindy.selection import EFFORT, Selection, Supports
 from cindy.states import Motion, exact, propagated
 
-__all__ = ["end_of_range", "identify_with_parameters", "with_parameters"]
-
 
 def identify_with_parameters(request: Request) -> Model:
     """The model of trajectories whose terms, coefficients, states and parameters are estimated together."""

@@ -49,8 +49,6 @@ from cindy.model import Model, Readouts
 from cindy.search import Request
 from cindy.states import Motion, Record
 
-__all__ = ["identify_readouts", "with_rare_state"]
-
 
 @dataclass(frozen=True)
 class _Averages:

@@ -33,11 +33,6 @@ from cindy.problem import Adaptive, Constraint, Names, Row, Uniform, Weights
 from cindy.selection import BIC, CrossValidation, Discrepancy, Gap, Selection, Significance, Terms
 from cindy.solver import Blended, Correction, Direct, FullyCorrective, Plain
 
-__all__ = [
-    "Equations", "Objects", "basis_from_text", "check_agreement", "choose", "correction_from_text",
-    "formulation_from_text", "name_list", "number", "selection_from_text", "weights_from_text", "whole",
-]  # fmt: skip
-
 Made = TypeVar("Made")
 
 
@@ -263,7 +258,7 @@ _POINTS = 16
 
 
 @dataclass(frozen=True)
-class Equation(Constraint):
+class _Equation(Constraint):
     """What is said of the equation of a state: the terms that it may have, or all of its coefficients.
 
     text: how the user said it; library: the basis of the terms that are free; None: none is
@@ -363,7 +358,7 @@ class Equations:
                 term, factor = match or (text, 1.0)
                 # A formula may name a term twice, as v + v does.
                 weights[term] = weights.get(term, 0.0) + sign * factor
-            laws.append(Equation(state, f"{state}' = {formula} is known", known=tuple(weights.items())))
+            laws.append(_Equation(state, f"{state}' = {formula} is known", known=tuple(weights.items())))
         libraries = dict(self.own)
         if extra:
             # Terms of a formula are meant for its equation, and must be no candidates in the others.
@@ -372,7 +367,7 @@ class Equations:
         for state, library in libraries.items():
             if state not in self.known:
                 text = f"the equation of {state} has terms of {library!r}"
-                laws.append(Equation(state, text, library, like.inputs))
+                laws.append(_Equation(state, text, library, like.inputs))
         return basis, tuple(laws)
 
     def _check(self, states: tuple[str, ...]) -> None:

@@ -52,8 +52,6 @@ from cindy.search.request import Request
 from cindy.search.starts import NEAR, Found
 from cindy.states import LEVELS, Fitted, Motion, Whitened, memory, rows_beside, start_of
 
-__all__ = ["findings_beside", "rows_by_run", "runs_apart"]
-
 
 @dataclass(frozen=True)
 class _Inputs:

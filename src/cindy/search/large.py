@@ -31,8 +31,6 @@ from cindy.selection import EFFORT
 from cindy.states import LEVELS, Fitted, Motion, blurred_terms, states_under
 from cindy.summary import map_in_order
 
-__all__ = ["BLOCKS", "WhiteSums", "confirmed"]
-
 BLOCKS = 50
 """Blocks of white rows whose scatter gives standard errors, as in `accumulate`."""
 

@@ -55,8 +55,6 @@ from cindy.selection import EFFORT, Candidates, SupportFit, Supports
 from cindy.solver import Result, conditional_gradient
 from cindy.states import LEVELS, NEARBY, Fitted, Motion, blurred_terms, deviance, fit_states, stiffness
 
-__all__ = ["Loop", "Met", "Posed", "Search", "white_candidates"]
-
 Start = TypeVar("Start")
 """A support, and first values of what is estimated on it beside the coefficients."""
 Reached = TypeVar("Reached")

@@ -29,8 +29,6 @@ from cindy.search.scan import Atoms, Group, Values, groups_in
 from cindy.selection import EFFORT, SupportFit, Supports
 from cindy.states import Motion
 
-__all__ = ["Move", "Moves"]
-
 Mask = NDArray[np.bool_]
 """(columns,) which of them."""
 

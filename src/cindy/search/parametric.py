@@ -30,15 +30,6 @@ from cindy.search.starts import NEAR, Picking
 from cindy.selection import EFFORT, Selection, SupportFit, Supports
 from cindy.states import NEARBY, Fitted, Motion, drift_of_data, drift_of_nothing, first_objective
 
-__all__ = [
-    "ParametricSearch",
-    "picked_with_parameters",
-    "plain_fitted",
-    "plain_motion",
-    "search_with_parameters",
-    "values_of",
-]
-
 
 @dataclass(eq=False)
 class ParametricSearch(Search):
@@ -182,7 +173,7 @@ def search_with_parameters(motion: Motion, options: Options, variance: Floats) -
 
 
 @dataclass(eq=False)
-class PickingWithParameters(Picking, ParametricSearch):
+class _PickingWithParameters(Picking, ParametricSearch):
     """The search by a rule without a price, which picks from the rows at fitted states and parameters.
 
     Both are fitted again on what it picks. Parameters of terms that no model had yet stand in mid-range.
@@ -199,7 +190,7 @@ class PickingWithParameters(Picking, ParametricSearch):
 def picked_with_parameters(rule: Selection, motion: Motion, options: Options, best: Met) -> Met:
     """The model that a rule without a price picks, from the states and parameters of the best model on."""
     groups = groups_of(_motion_inside(motion))
-    loop = PickingWithParameters(motion, options, groups=groups, rule=rule)
+    loop = _PickingWithParameters(motion, options, groups=groups, rule=rule)
     loop.met[loop.key(best.fitted)] = best
     return loop.follow(best.fitted) or best
 

@@ -33,8 +33,6 @@ from cindy.solver import Correction, Direct, Step
 from cindy.states import Motion
 from cindy.summary import Summary
 
-__all__ = ["Options", "Pieces", "Request", "Settings", "Stages", "solve_with_samples"]
-
 
 @dataclass(frozen=True, eq=False)
 class Settings:

@@ -28,8 +28,6 @@ from cindy.least_squares import Rows
 from cindy.selection import EFFORT
 from cindy.states import Motion
 
-__all__ = ["Atoms", "Group", "Values", "fewest_values", "groups_in", "groups_of"]
-
 Values = dict[str, float]
 """Values of parameters by name."""
 

@@ -55,8 +55,6 @@ from cindy.states import (
     without_outliers,
 )
 
-__all__ = ["Look", "each_by_its_own", "forced", "look_again", "walk_of", "whole_criterion", "with_kicks"]
-
 _SMOOTH = Finding(
     "smooth-residual",
     "The residuals of these equations are not noise but smooth, as the tolerance of a solver, a filter or a "
@@ -196,7 +194,7 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
         return look
     prices = found.options
     # Both hypotheses are judged at the same price of a term, so that only the likelihoods differ.
-    least = whole_criterion(motion, found.best, prices)
+    least = _whole_criterion(motion, found.best, prices)
     # κ and the law depend on each other: the search is repeated until κ no longer grows.
     memory = np.ones(motion.states)
     other: Found | None = None
@@ -207,7 +205,7 @@ def _instrument_before_law(look: Look, variance: Floats) -> Look:
         other = _exact_law(remembering, strict, variance, fitted, other)
         if other is None or not len(other.best.support):
             return look
-        criterion = whole_criterion(remembering, other.best, prices)
+        criterion = _whole_criterion(remembering, other.best, prices)
         # A longer memory removes terms. That saves at most the price of all of them.
         if white and criterion - prices.cost(other.best.support) > least:
             return look
@@ -303,7 +301,7 @@ def _beyond_doubt(options: Options, motion: Motion, doubt: Floats) -> Options:
     return replace(options, surcharge=more if options.surcharge is None else options.surcharge + more)
 
 
-def whole_criterion(motion: Motion, met: Met, options: Options) -> float:
+def _whole_criterion(motion: Motion, met: Met, options: Options) -> float:
     """−2 log p with an autoregressive process for the residual, and the price of the terms."""
     return met.deviance + autoregression(motion, met.fitted) + options.cost(met.support)
 
@@ -366,7 +364,7 @@ def _kicks_of_rates(look: Look, law: Met, variance: Floats) -> Kicks | None:
     exact = best.deviance + usual.cost(best.support)
     if followed:
         exact += autoregression(look.motion, best.fitted)
-    if whole_criterion(motion, kicked.best, usual) > exact - NEAR:
+    if _whole_criterion(motion, kicked.best, usual) > exact - NEAR:
         return None
     return estimate_kicks(motion, kicked.best.fitted)
 

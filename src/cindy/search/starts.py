@@ -68,17 +68,6 @@ from cindy.states import (
     start_of_nothing,
 )
 
-__all__ = [
-    "NEAR",
-    "Found",
-    "Picking",
-    "first_starts",
-    "picked",
-    "search",
-    "shortest_equations",
-    "stepped_down",
-]
-
 NEAR = 14.0
 """Units of the criterion within which a model counts as almost equal (benchmark: chaotic at 40 %)."""
 

@@ -25,8 +25,6 @@ from cindy.selection.effort import EFFORT
 from cindy.selection.orders import equation_by_equation, greedy, ranking, regrown
 from cindy.selection.supports import SupportFit, Supports
 
-__all__ = ["Candidates", "Judged"]
-
 
 class Judged(NamedTuple):
     """Equations that equalities connect, with the fit on the chosen support.

@@ -22,8 +22,6 @@ from cindy.selection.effort import EFFORT
 from cindy.selection.prices import Selection
 from cindy.solver import Correction, Direct, Region, Result, Step, conditional_gradient, oracle_for
 
-__all__ = ["Choice", "choose", "within_radius"]
-
 
 @dataclass(frozen=True, eq=False)
 class Choice:

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["EFFORT", "Effort", "trying"]
-
 
 @dataclass(frozen=True)
 class Effort:

@@ -22,22 +22,9 @@ from cindy._arrays import Floats, Ints
 from cindy.selection.effort import EFFORT
 from cindy.selection.supports import SupportFit, Supports
 
-__all__ = [
-    "Rival",
-    "eliminated",
-    "equation_by_equation",
-    "greedy",
-    "ranking",
-    "recombined",
-    "regrown",
-    "rivals",
-    "smallest",
-    "way_down",
-]
-
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class _Stage:
     """A support that backward elimination passes through.
 
     left: the coefficients that left in the last step; strength: their |z| then
@@ -119,7 +106,7 @@ def _best_of(design: Floats, target: Floats, price: Floats, count: int, most: in
 def _best_below(supports: Supports, start: SupportFit) -> Ints:
     """The support of least criterion that backward elimination from a start passes."""
     best, least = start.support, np.inf
-    for stage in way_down(supports, start):
+    for stage in _way_down(supports, start):
         # χ² only rises: once it exceeds the best criterion without any price, all that follows is worse.
         if supports.value(stage.loss, 0.0) > least:
             break
@@ -144,7 +131,7 @@ def _independent(supports: Supports, first: Sequence[int] | Ints) -> Ints:
     return np.sort(keep.astype(np.intp))
 
 
-def way_down(supports: Supports, start: SupportFit) -> Iterator[Stage]:
+def _way_down(supports: Supports, start: SupportFit) -> Iterator[_Stage]:
     """Backward elimination: supports from a start down to the required one, the cheapest coefficient first.
 
     With S the root of the covariance, a coefficient leaves by a reflection that turns its row s_i onto one
@@ -153,7 +140,7 @@ def way_down(supports: Supports, start: SupportFit) -> Iterator[Stage]:
     """
     names, x, spread, loss = start.support, start.x.copy(), start.spread.copy(), start.loss
     error = np.linalg.norm(spread, axis=1)
-    yield Stage(names, loss, spread.shape[1], names[:0], 0.0)
+    yield _Stage(names, loss, spread.shape[1], names[:0], 0.0)
     fixed = np.isin(names, supports.required)
     # With as many directions as coefficients none is tied to another.
     untied = spread.shape[0] == spread.shape[1]
@@ -184,7 +171,7 @@ def way_down(supports: Supports, start: SupportFit) -> Iterator[Stage]:
         left, stays = names[gone], ~gone
         names, x, fixed = names[stays], x[stays], fixed[stays]
         spread, error = spread[stays], error[stays]
-        yield Stage(names, loss, spread.shape[1], left, float(np.sqrt(max(rise[i], 0.0))))
+        yield _Stage(names, loss, spread.shape[1], left, float(np.sqrt(max(rise[i], 0.0))))
 
 
 class Growth:
@@ -385,7 +372,7 @@ def smallest(supports: Supports, allowed: float, starts: Sequence[SupportFit]) -
         if fit is None or fit.loss > allowed:
             continue
         # The loss rises with every term that leaves, so the last stage within the limit is the smallest.
-        support = [stage.support for stage in way_down(supports, fit) if stage.loss <= allowed][-1]
+        support = [stage.support for stage in _way_down(supports, fit) if stage.loss <= allowed][-1]
         if best is None or len(support) < len(best):
             best = support
     return supports.fit(np.arange(supports.size) if best is None else best)
@@ -397,7 +384,7 @@ def ranking(supports: Supports, through: SupportFit, most: int) -> tuple[Ints, F
     Those of the support `through` come first, in the reverse order of backward elimination; then those that
     it would grow by, up to `most` in all.
     """
-    stages = list(way_down(supports, through))
+    stages = list(_way_down(supports, through))
     inside = [(stage.left, stage.strength) for stage in stages[1:]][::-1]
     held = stages[-1].support
     order, strength = [held], [np.full(len(held), np.inf)]

@@ -34,8 +34,6 @@ from cindy.selection.candidates import Candidates
 from cindy.selection.effort import EFFORT
 from cindy.selection.supports import SupportFit, Supports
 
-__all__ = ["BIC", "Selection", "Significance", "correlated_tests", "least_price"]
-
 
 class Selection(ABC):
     """A rule that picks a support from the candidates.

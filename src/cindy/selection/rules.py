@@ -24,8 +24,6 @@ from cindy.selection.effort import EFFORT
 from cindy.selection.orders import smallest
 from cindy.selection.prices import Selection
 
-__all__ = ["Beyond", "CrossValidation", "Discrepancy", "Gap", "Terms"]
-
 
 @dataclass(frozen=True)
 class Terms(Selection):

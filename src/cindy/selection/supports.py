@@ -35,8 +35,6 @@ from cindy.problem import StandardForm
 from cindy.regression import Regression
 from cindy.selection.effort import EFFORT
 
-__all__ = ["SupportFit", "Supports"]
-
 
 @dataclass(frozen=True, eq=False)
 class SupportFit:

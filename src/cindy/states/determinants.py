@@ -38,15 +38,6 @@ from cindy._arrays import Floats, Ints
 from cindy.states.grid import Grid
 from cindy.states.linearised import Factor, Linearised
 
-__all__ = [
-    "determinant_slopes",
-    "inverse_at_samples",
-    "inverse_at_steps",
-    "inverse_blocks",
-    "sums_at_samples",
-    "weight_lean",
-]
-
 Sums = tuple[Floats, Floats, Floats]
 """What `sums_at_samples` returns: noise and determinants share it."""
 

@@ -39,8 +39,6 @@ from cindy.states.linearised import MONOMIALS, Forcing
 from cindy.states.motion import Fitted, Motion, Whitened
 from cindy.states.record import Record
 
-__all__ = ["Diffusion", "Kicks", "estimate_kicks", "with_unknown_sizes"]
-
 _SURE = 4.0
 """Standard errors by which a diffusion coefficient must differ from zero."""
 _DRAWS = 16

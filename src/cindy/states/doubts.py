@@ -30,23 +30,6 @@ from cindy.states.linearised import Forcing
 from cindy.states.motion import Fitted, Motion
 from cindy.states.record import MISSING, since_start
 
-__all__ = [
-    "autocovariance",
-    "autoregression",
-    "doubted",
-    "growing",
-    "kicked_clearly",
-    "kicked_everywhere",
-    "kicked_rates",
-    "leaves_little",
-    "leaves_noise",
-    "memory",
-    "noise_memory",
-    "sensor_memory",
-    "tailed_deviance",
-    "without_outliers",
-]
-
 _WHITE, _CHANCE = 1.1, 4.0
 """Rows are white if their autocorrelation time is below the first number plus the second times √(lags /
 rows), as the sum of l correlations of white noise has the variance l / rows. White noise of 500 rows exceeds
@@ -78,12 +61,12 @@ def _left(motion: Motion, fitted: Fitted) -> float:
     return float(np.max((residual / np.maximum(motion.moved, 1e-300))[motion.measured], initial=0.0))
 
 
-def noise_memory(motion: Motion, fitted: Fitted) -> list[Memory]:
+def noise_memory(motion: Motion, fitted: Fitted) -> list[_Memory]:
     """The autocorrelation time of the white residuals, by state; empty if S is not positive definite."""
     return [memory(stretches) for stretches in _white_residuals(motion, fitted)]
 
 
-def sensor_memory(motion: Motion, fitted: Fitted) -> list[Memory]:
+def sensor_memory(motion: Motion, fitted: Fitted) -> list[_Memory]:
     """The autocorrelation time of the measurement noise of each state, 1 for states that were not measured.
 
     With unmeasured states, several equations share the noise of one measurement, such as those of a position
@@ -176,7 +159,7 @@ def _white_residuals(motion: Motion, fitted: Fitted) -> list[list[Floats]]:
     return residuals
 
 
-class Memory(NamedTuple):
+class _Memory(NamedTuple):
     """An autocorrelation time, the number of lags in its sum, and the number of rows it was computed from."""
 
     time: float
@@ -189,12 +172,12 @@ class Memory(NamedTuple):
         return self.time < _WHITE + _CHANCE * float(np.sqrt(self.lags / max(self.rows, 1)))
 
 
-def memory(stretches: list[Floats]) -> Memory:
+def memory(stretches: list[Floats]) -> _Memory:
     """The autocorrelation time 1 + 2 Σ ρ_k of all stretches, over the lags that `autocovariance` returns."""
     values, rows = autocovariance(stretches), sum(map(len, stretches))
     if len(values) < 2 or values[0] == 0.0:
-        return Memory(1.0, 1, rows)
-    return Memory(float(2.0 * np.sum(values / values[0]) - 1.0), len(values) - 1, rows)
+        return _Memory(1.0, 1, rows)
+    return _Memory(float(2.0 * np.sum(values / values[0]) - 1.0), len(values) - 1, rows)
 
 
 def autocovariance(stretches: list[Floats]) -> Floats:

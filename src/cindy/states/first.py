@@ -24,16 +24,6 @@ from cindy.states.linearised import Factor, factored
 from cindy.states.motion import Fitted, Motion
 from cindy.states.record import Record
 
-__all__ = [
-    "deviance_of_nothing",
-    "drift_of_data",
-    "drift_of_nothing",
-    "first_objective",
-    "start_of",
-    "start_of_nothing",
-]
-
-
 _DRIFTS = 10.0 ** np.arange(-6.0, 4.1, 0.5)
 """Variances tried for the drift, in units of the noise variance, half a decade apart: from a state that
 hardly moves to one that jumps."""

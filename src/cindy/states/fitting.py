@@ -32,8 +32,6 @@ from cindy.states.determinants import inverse_at_samples, inverse_at_steps
 from cindy.states.linearised import Law
 from cindy.states.motion import Fitted, Motion, Whitened, shifted
 
-__all__ = ["FEW_ROWS", "LEVELS", "NEARBY", "Solve", "along_walks", "at_level", "fit_states", "states_under"]
-
 # `python -m benchmarks constants` changed the numbers of `_Steps` on 12 data sets: the terms stayed the same,
 # and errors of coefficients changed by at most a part in 1e5.
 LEVELS = (1e-1, 1e-2, 1e-4)

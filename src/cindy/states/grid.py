@@ -25,8 +25,6 @@ from scipy.sparse import csr_array
 
 from cindy._arrays import Floats, Ints
 
-__all__ = ["Grid", "grid_of", "map_grid"]
-
 
 @dataclass(frozen=True)
 class _Nodes:

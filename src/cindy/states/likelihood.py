@@ -38,20 +38,6 @@ from cindy.states.linearised import Linearised
 from cindy.states.motion import Fitted, Motion, Whitened
 from cindy.states.record import Record, since_start
 
-__all__ = [
-    "Distortion",
-    "blurred_terms",
-    "by_averages",
-    "deviance",
-    "distorted_rows",
-    "exact",
-    "log_volume",
-    "propagated",
-    "quadrature_error",
-    "rows_beside",
-    "stiffness",
-]
-
 _ROUGH = 0.5
 """Error of polynomials of degree 6 relative to degree 4 above which motion counts as rough: 0.03 to 0.16 on
 the Lorenz attractor at steps of 0.03 to 0.1, 0.87 to 0.94 for kicked motion (benchmark: kicks)."""

@@ -33,8 +33,6 @@ from cindy.basis import Basis, Parameter, Plan, Polynomial, Term, differentiate_
 from cindy.states.grid import Grid
 from cindy.states.record import Record
 
-__all__ = ["MONOMIALS", "Factor", "Forced", "Forcing", "Law", "Linearised", "factored"]
-
 
 @dataclass(frozen=True, eq=False)
 class Law:
@@ -293,7 +291,7 @@ class Forcing:
         shape[0] = 1.0
         return cls(variables, shape, np.eye(len(variables)))
 
-    def on(self, grid: Grid, x: Floats, jacobian: Floats) -> Forced:
+    def on(self, grid: Grid, x: Floats, jacobian: Floats) -> _Forced:
         """The kicks of a record at its states (stretches, samples, states)."""
         before = x[:, : grid.rows]
         values = MONOMIALS.evaluate(before.reshape(-1, before.shape[2]), self.variables) @ self.shape
@@ -304,11 +302,11 @@ class Forcing:
             derivatives = MONOMIALS.derivative(before.reshape(-1, before.shape[2]), self.variables)
             slope = np.einsum("nta,ti->nia", derivatives, self.shape).reshape(*before.shape, -1)
             slope = np.where((relative > _FLOOR)[..., None], slope, 0.0) * grid.step[:, None, None]
-        return Forced(grid, middle, np.sqrt(relative * grid.step[:, None]), self.correlation, slope)
+        return _Forced(grid, middle, np.sqrt(relative * grid.step[:, None]), self.correlation, slope)
 
 
 @dataclass(frozen=True, eq=False)
-class Forced:
+class _Forced:
     """The kicks in the steps of one record, in two channels: increments and first moments.
 
     jacobian: (stretches, samples, states, states) at the middle of the steps, the last one repeated
@@ -389,7 +387,7 @@ class Linearised:
     record: Record
     x: Floats
     jacobian: Floats
-    forced: Forced | None = None
+    forced: _Forced | None = None
     in_order: bool = False
 
     @property
@@ -422,7 +420,7 @@ class Linearised:
     def bands(self, variance: Floats, error: Floats) -> Floats:
         """(stretches, size, kd + 1): the lower band of S = B Σ Bᵀ + K, column by column, in `turned` rows.
 
-        variance: (states,) of the noise; error: (states,) q, in K = q h or `Forced.band`
+        variance: (states,) of the noise; error: (states,) q, in K = q h or `_Forced.band`
 
         Row k and row k + o share samples, at which the weights are known beforehand and only J changes:
         S = Σ_m D D Σ − D W Σ Jᵀ − W D J Σ + W W J Σ Jᵀ.

@@ -32,8 +32,6 @@ from cindy.states.determinants import determinant_slopes, inverse_blocks, sums_a
 from cindy.states.linearised import Factor, Forcing, Law, Linearised
 from cindy.states.record import Record
 
-__all__ = ["Fitted", "Motion", "Whitened"]
-
 _QUIET = 0.02
 """Noise, in units of the spread, up to which measured states serve as fitted ones (chaotic)."""
 _STILL = 0.1

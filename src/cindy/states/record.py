@@ -21,18 +21,6 @@ from cindy.basis import Averaged, Basis, Expression
 from cindy.data import Held, Trajectory, looked_at, pauses
 from cindy.states.grid import Grid
 
-__all__ = [
-    "MISSING",
-    "Record",
-    "averaged",
-    "instants_for",
-    "principal_motion",
-    "records_of",
-    "roughness",
-    "since_start",
-    "smoothed",
-]
-
 _ORDER = 3
 """Order of the differences that are taken as noise: a parabola has none (Whittaker, 1923)."""
 _RATIOS = 10.0 ** np.arange(-8.0, 12.1, 1.0)
