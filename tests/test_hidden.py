@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import cindy
-from cindy import DataError, Differential, Integral, Polynomial, Problem, Significance, Trajectory
+from cindy import DataError, Differential, Integral, Polynomial, Significance, Trajectory
 from cindy.data import as_source, noise_variance
 from cindy.identification.hidden import Sought, not_needed, with_hidden
 from cindy.identification.hidden_gauge import _best_move
@@ -246,14 +246,14 @@ def lorenz(s):
 
 def asked_for(data, basis):
     """What `identify` asks for by default."""
-    return Request(Pieces(as_source(data)), data, basis, Integral(), Problem, Settings(Significance()))
+    return Request(Pieces(as_source(data)), data, basis, Integral(), {}, Settings(Significance()))
 
 
 def ranked_starts(data, names):
     """The first starts of hidden states, the most likely first, and the noise of the data."""
     request = asked_for(with_hidden(data, names), Polynomial(2))
     motion, noise = request.motion(), noise_variance(data)
-    options = request.options(motion, request.problem(motion))
+    options = request.options(motion, request.physics(motion))
     starts = starts_in_gauges(motion, names, np.sqrt(noise), {})
     return starts, Sought(motion, options, noise).ranked(starts)
 

@@ -150,7 +150,7 @@ def test_constraints_hold_where_rates_are_variables() -> None:
 
 
 def test_states_that_change_places_take_their_rates_with_them() -> None:
-    names = Names(cindy.Polynomial(1), ("a", "b"), rates=("a'", "b'"))
+    names = Names(cindy.Polynomial(1), ("a", "b"), formulation=cindy.Integral(order=2, rates=True))
     rows = [row.weights for row in cindy.exchange("a", "b").rows(names)]
     pairs = {tuple(sorted((names.terms[k // 2], names.states[k % 2]) for k in row)) for row in rows}
     assert (("a'", "a"), ("b'", "b")) in pairs

@@ -35,7 +35,7 @@ from cindy.identification.inference import LastPass, not_significant, plain_find
 from cindy.identification.judgement import instrument_fault
 from cindy.least_squares import Rows, connected, lengths, triangle
 from cindy.model import Model
-from cindy.problem import Problem, at_samples
+from cindy.problem import Physics, at_samples
 from cindy.regression import independent
 from cindy.search import (
     Found,
@@ -80,13 +80,13 @@ _ALONE = _Alone()
 def identify_with_states(request: Request, motion: Motion) -> Model:
     """The model whose states are denoised, with laws that have a tolerance imposed at the samples."""
     searched = partial(_searched, request, motion, request.variance(motion))
-    return solve_with_samples(request.problem(motion), request.data, searched)
+    return solve_with_samples(request.physics(motion), request.data, searched)
 
 
-def _searched(request: Request, motion: Motion, variance: Floats, problem: Problem) -> Model:
+def _searched(request: Request, motion: Motion, variance: Floats, physics: Physics) -> Model:
     """The model that the search ends with, on all data, and its findings."""
-    options = request.options(motion, problem)
-    whole, look = _looked(request, request.narrowed(motion, problem), variance, options)
+    options, skipped = request.options(motion, physics), _skipped(request, motion)
+    whole, look = _looked(request, request.narrowed(motion, physics), variance, options)
     # Step 2. Kicks change the likelihood that terms are chosen by, hence before a rule picks. They would also
     # explain runs that do not share a coefficient.
     apart = None
@@ -100,7 +100,7 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
         whole = replace(whole, candidates=motion.candidates, forcing=motion.forcing)
         motion, found = confirmed(request, whole, motion, found)
     # Step 4.
-    last = LastPass.of(problem, motion, found, request.settings.callback)
+    last = LastPass.of(physics, motion, found, request.settings.callback)
     if request.settings.selection.by_price and motion is look.motion:
         last = shown_by_errors(last)
         found = last.found
@@ -109,7 +109,7 @@ def _searched(request: Request, motion: Motion, variance: Floats, problem: Probl
         *chance,
         *look.findings,
         *model.findings,
-        *_findings(request, look, found, model, problem.summary.skipped),
+        *_findings(request, look, found, model, skipped),
         *(() if look.found is None else findings_beside(request, look.motion, look.found, variance)),
         *(() if apart is None else (apart,)),
     )
@@ -276,6 +276,11 @@ def _parts_for(motion: Motion, found: Found | None) -> int:
     return motion.parts if error < 1.0 else min(finer, max(4, motion.parts))
 
 
+def _skipped(request: Request, motion: Motion) -> int:
+    """How many trajectories have no stretch that is long enough to use."""
+    return len(request.data) - len({int(k) for record in motion.records for k in record.source})
+
+
 def _findings(request: Request, look: Look, found: Found, model: Model, skipped: int) -> tuple[Finding, ...]:
     """Findings on the terms, the run of the solver, unexplained motion and faults of an instrument."""
     assert look.found is not None
@@ -302,18 +307,18 @@ def refined(request: Request, motion: Motion, model: Model, *, anyway: bool) -> 
     """
     support = motion.widened(np.flatnonzero(model.coef))
     work = motion.rows * (10.0 * motion.states + len(support)) * len(support)
-    problem = request.problem(motion)
-    if (work > EFFORT.refinement_most_work and not anyway) or any(at_samples(c) for c in problem.constraints):
+    physics, skipped = request.physics(motion), _skipped(request, motion)
+    if (work > EFFORT.refinement_most_work and not anyway) or any(at_samples(c) for c in physics.constraints):
         return model
     start = start_of(motion, support, model.coef[model.coef != 0], request.variance(motion))
-    loop = ManyTerms(request.narrowed(motion, problem), request.options(motion, problem))
+    loop = ManyTerms(request.narrowed(motion, physics), request.options(motion, physics))
     best = loop.follow(start, near=True)
     if best is None or not len(best.support):
         return model
     motion, found = loop.looked_at, Found(best, tuple(loop.models), loop.returned, loop.options)
     found = picked(request.settings.selection, motion, found)
-    denoised = LastPass.of(problem, motion, found, request.settings.callback).model()
-    findings = _findings(request, Look(motion, found), found, denoised, problem.summary.skipped)
+    denoised = LastPass.of(physics, motion, found, request.settings.callback).model()
+    findings = _findings(request, Look(motion, found), found, denoised, skipped)
     return replace(denoised, findings=(*denoised.findings, *findings), settings=model.settings)
 
 

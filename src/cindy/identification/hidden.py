@@ -59,7 +59,6 @@ from cindy.identification.hidden_starts import (
 )
 from cindy.identification.inference import LastPass
 from cindy.model import Model
-from cindy.problem import Problem
 from cindy.search import NEAR, Found, Look, Options, Request, Search, each_by_its_own, first_starts, search
 from cindy.states import LEVELS, Motion, at_level, deviance, drift_of_data, first_objective, start_of
 
@@ -193,8 +192,8 @@ def identify_with_hidden(
         )
     seen = _without_last(request.data, len(names))
     noise = noise_variance(seen)
-    problem = request.problem(motion)
-    motion, options = request.narrowed(motion, problem), request.options(motion, problem)
+    physics = request.physics(motion)
+    motion, options = request.narrowed(motion, physics), request.options(motion, physics)
     sought, given = Sought(motion, options, noise), fixed_alone(options.rows)
     # Step 1.
     if formulas:
@@ -218,14 +217,14 @@ def identify_with_hidden(
     # Step 4.
     gauged, found, start = best.motion, best.exact, best.start
     inexact = tuple(inexact_findings(names, found.best.criterion - best.loose.best.criterion))
-    last = LastPass.of(problem, gauged, found, request.settings.callback)
+    last = LastPass.of(physics, gauged, found, request.settings.callback)
     sparser = None if len(options.rows) else sought.in_sparsest_gauge(start, last)
     if sparser is not None:
         gauged, found, start = sparser
     # Step 5. The law without hidden states is judged in noise of one size, and so is this one.
     criterion, look = found.best.criterion, each_by_its_own(Look(gauged, found), found.best.fitted.variance)
     gauged, found = look.motion, look.found or found
-    last = LastPass.of(problem, gauged, found, request.settings.callback)
+    last = LastPass.of(physics, gauged, found, request.settings.callback)
     model = last.model()
     findings = (*inexact, *look.findings, *model.findings, *gauge_findings(names, start.pins, last))
     settings = request.settings.to_dict() | {"hidden": dict(formulas) or list(names)}
@@ -409,11 +408,11 @@ def criterion_without(request: Request, hidden: int) -> tuple[float, bool]:
     Infinite where there is no such law, as where all terms hold the hidden state.
     """
     seen = _without_last(request.data, hidden)
-    plain, noise = replace(request, data=seen, pose=Problem), noise_variance(seen)
+    plain, noise = replace(request, data=seen, known={}), noise_variance(seen)
     try:
         motion = finely_divided(plain)
         assert motion is not None
-        found = search(motion, plain.options(motion, plain.problem(motion)), noise)
+        found = search(motion, plain.options(motion, plain.physics(motion)), noise)
     except DataError:
         return np.inf, False
     if found is None:

@@ -131,10 +131,10 @@ class _Asked:
     shared: Floats | None = None
     """Correlation of the noise of the states, where several are computed from one column."""
 
-    def pose(self, laws: tuple[Constraint, ...] = ()) -> Callable[[Summary], Problem]:
-        """The function from sums over the data to a problem; laws: libraries and known equations."""
+    def known(self, laws: tuple[Constraint, ...] = ()) -> dict[str, Any]:
+        """Arguments of `Physics` and `Problem`; laws: libraries and known equations."""
         constraints = (*self.constraints, *laws) if laws else self.constraints
-        return partial(Problem, radius=self.radius, constraints=constraints, weights=self.given.weights)
+        return {"radius": self.radius, "constraints": constraints, "weights": self.given.weights}
 
     def of_fields(self, fields: Any, form: Formulation | None, hidden: Any, observe: Any) -> Model:
         """The partial differential equations of fields."""
@@ -146,7 +146,9 @@ class _Asked:
                 "identify: hidden states are found along trajectories, and these data are fields."
             )
         add = partial(summary_of_fields, blocks=self.blocks, progress=self.stages.data)
-        return identify_fields(fields, self.given.basis, form, add, self.pose(), self.settings)
+        return identify_fields(
+            fields, self.given.basis, form, add, partial(Problem, **self.known()), self.settings
+        )
 
     def of_readouts(
         self, measured: Any, observe: Mapping[str, str] | None, passes: int | None, hire: Any, hidden: Any
@@ -187,7 +189,7 @@ class _Asked:
         # Libraries or known equations and the constraints may contradict each other, which is checked before
         # the fit.
         if laws:
-            names = Names(basis, data[0].states, data[0].inputs, _rates(form, data[0]))
+            names = Names(basis, data[0].states, data[0].inputs, form)
             check_agreement(laws, self.constraints, names)
         with refusals_told(data, basis, form, clipped), hire() as executor:
             request = self._request(Pieces(source, executor, self.stages), data, basis, laws)
@@ -264,14 +266,14 @@ class _Asked:
         """The request for a law in measured and hidden states, the latter missing at every sample."""
         form, wide = self.given.formulation, with_hidden(measured, names)
         source, data, basis, laws = _opened(wide, self.given.basis, self.equations, form, hidden=True)
-        check_agreement(laws, self.constraints, Names(basis, data[0].states, data[0].inputs))
+        check_agreement(laws, self.constraints, Names(basis, data[0].states, data[0].inputs, form))
         return self._request(Pieces(source, None, self.stages), data, basis, laws)
 
     def _request(
         self, pieces: Pieces, data: list[Trajectory], basis: Basis, laws: tuple[Constraint, ...]
     ) -> Request:
-        form, pose = self.given.formulation, self.pose(laws)
-        return Request(pieces, data, basis, form, pose, self.settings, self.shared)
+        form, known = self.given.formulation, self.known(laws)
+        return Request(pieces, data, basis, form, known, self.settings, self.shared)
 
 
 def _compared(model: Model, data: list[Trajectory], seed: int, stages: Stages) -> Model:
@@ -357,23 +359,16 @@ def _opened(
     _check_time(data)
     if not hidden:
         _check_motion(data)
-    basis, laws = equations.resolved(
-        basis, data[0], (*data[0].states, *_rates(form, data[0]), *data[0].inputs)
-    )
+    variables = form.variables(data[0].states, data[0].inputs)
+    basis, laws = equations.resolved(basis, data[0], variables)
     wider, basis = _with_unmeasured(data, basis, whole=source.whole is not None)
     return (source if wider is data else as_source(wider)), wider, basis, laws
-
-
-def _rates(form: Formulation, like: Trajectory) -> tuple[str, ...]:
-    """The names of rates, where terms may hold them."""
-    variables = form.variables(like.states, like.inputs)
-    return variables[like.dimension : len(variables) - len(like.inputs)]
 
 
 def _one_pass(request: Request, gather: Callable[..., Summary]) -> Model:
     """The model at measured states."""
     source, data, form = request.pieces.source, request.data, request.form
-    problem = request.pose(gather(source, formulation=form))
+    problem = Problem(gather(source, formulation=form), **request.known)
     if request.settings.selection.refits and form.leaves_noise:
         known = getattr(form, "feedback", None) is not None
         problem = reposed(problem, source, data, gather, drift_known=known)

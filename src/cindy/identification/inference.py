@@ -35,7 +35,7 @@ from cindy._check import counted
 from cindy.findings import Finding
 from cindy.least_squares import LeastSquares
 from cindy.model import Denoised, Model, Path
-from cindy.problem import Problem, StandardForm
+from cindy.problem import Physics, StandardForm
 from cindy.regression import Refit, Regression, refit
 from cindy.search import BLOCKS, NEAR, Found, Search, WhiteSums, white_candidates
 from cindy.selection import EFFORT, Candidates, Judged, SupportFit, Supports, rivals, within_radius
@@ -77,11 +77,11 @@ class _Beside(NamedTuple):
 class Inference:
     """Rows, a run of the solver on them, and the support that was chosen.
 
-    problem: the names and the physics; form: the rows, scaled; candidates: the rows as a regression
+    physics: names, constraints and radius; form: the rows, scaled; candidates: the rows as a regression
     support: flat indices of the columns that were chosen; price: of every column, or of each
     """
 
-    problem: Problem
+    physics: Physics
     form: StandardForm
     candidates: Candidates
     result: Result
@@ -140,18 +140,18 @@ class Inference:
 
     def _model(self, coef: Floats, error: Floats) -> Model:
         """A model of coefficients (terms, states), with its gap and the violation of constraints (step 5)."""
-        summary = self.problem.summary
+        names = self.physics.names
         return Model(
             coef,
-            summary.basis,
-            summary.states,
-            inputs=summary.inputs,
+            names.basis,
+            names.states,
+            inputs=names.inputs,
             coef_error=error,
-            formulation=summary.formulation,
+            formulation=names.formulation,
             gap=self.form.gap(self.form.scaled(self.flat(coef).reshape(self.form.unit.shape)), self.result),
             radius=self.form.region.radius,
-            violation=self.problem.violation(coef),
-            constraints=tuple(str(c) for c in self.problem.constraints),
+            violation=self.physics.violation(coef),
+            constraints=tuple(str(c) for c in self.physics.constraints),
         )
 
     def _beside(self) -> list[_Beside]:
@@ -238,7 +238,7 @@ class LastPass(Inference):
 
     @classmethod
     def of(
-        cls, problem: Problem, motion: Motion, found: Found, callback: Callable[[Step], bool | None] | None
+        cls, physics: Physics, motion: Motion, found: Found, callback: Callable[[Step], bool | None] | None
     ) -> LastPass:
         """With the run of the solver on the rows of all candidates, as the user asked for it."""
         options, best = found.options, found.best
@@ -253,7 +253,7 @@ class LastPass(Inference):
         )
         support = np.searchsorted(motion.candidates, best.support)
         price = options.prices(motion.candidates)
-        return cls(problem, form, white_candidates(form, result), result, support, price, motion, found)
+        return cls(physics, form, white_candidates(form, result), result, support, price, motion, found)
 
     @cached_property
     def supports(self) -> Supports:
@@ -269,7 +269,7 @@ class LastPass(Inference):
         motion = self.motion
         coef = np.zeros(len(motion.basis.names(motion.variables)) * motion.states)
         coef[motion.candidates] = flat
-        return motion.narrowed(coef)[: len(self.problem.summary.terms)]
+        return motion.narrowed(coef)[: len(self.physics.names.terms)]
 
     def flat(self, table: Floats) -> Floats:
         motion = self.motion
@@ -323,7 +323,7 @@ class LastPass(Inference):
 
     def _of_measured(self, values: Floats, otherwise: float) -> Floats:
         """(states,) from values of the measured states, which come first; hidden states have no noise."""
-        hidden = max(len(self.problem.summary.states) - len(values), 0)
+        hidden = max(len(self.physics.names.states) - len(values), 0)
         return np.concatenate([values, np.full(hidden, otherwise)])
 
     def _white(self) -> LeastSquares:
@@ -439,5 +439,5 @@ def shown_by_errors(last: LastPass) -> LastPass:
         if met is None or np.any(met.fitted.variance > _GROWS * fitted.variance):
             break
         found = replace(last.found, best=met, met=(met, *last.found.met))
-        last = LastPass.of(last.problem, motion, found, None)
+        last = LastPass.of(last.physics, motion, found, None)
     return last

@@ -53,15 +53,15 @@ def identify_with_parameters(request: Request) -> Model:
             f"identify: the formulation {request.form!r} cannot find the parameters {_named(basis)}. "
             "Use Integral(), or give the parameters values: basis.at({…})."
         )
-    problem = request.problem(motion)
-    motion = request.narrowed(motion, problem)
-    if any(at_samples(c) for c in problem.constraints):
+    physics = request.physics(motion)
+    motion = request.narrowed(motion, physics)
+    if any(at_samples(c) for c in physics.constraints):
         raise ConstraintError(
             f"identify: a constraint with a tolerance cannot be imposed while {_named(basis)} is unknown. "
             "Impose it exactly, or give the parameters values: basis.at({…})."
         )
     # Every parameter of a term has a price of its own, in the place of a surcharge on the term.
-    options = replace(request.options(motion, problem), surcharge=None)
+    options = replace(request.options(motion, physics), surcharge=None)
     met = _searched(motion, options, request.variance(motion), rule)
     if not rule.by_price:
         met = (picked_with_parameters(rule, motion, options, met[0]),)
@@ -69,8 +69,8 @@ def identify_with_parameters(request: Request) -> Model:
     values, final = values_of(motion, met[0]), plain_motion(motion, met[0])
     plain = tuple(replace(model, fitted=plain_fitted(final, model)) for model in met)
     found = Found(plain[0], plain, agreed=False, options=options)
-    posed = replace(request, basis=basis.at(values)).problem(final)
-    model = LastPass.of(posed, final, found, request.settings.callback).model()
+    plain_physics = replace(physics, names=replace(physics.names, basis=basis.at(values)))
+    model = LastPass.of(plain_physics, final, found, request.settings.callback).model()
     return replace(_with_parameters(model, motion, met, options), settings=request.settings.to_dict())
 
 

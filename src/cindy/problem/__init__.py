@@ -16,6 +16,7 @@ from cindy.problem.constraint import (
 )
 from cindy.problem.problem import (
     Adaptive as Adaptive,
+    Physics as Physics,
     Problem as Problem,
     StandardForm as StandardForm,
     Uniform as Uniform,

@@ -23,27 +23,26 @@ import numpy as np
 from cindy._check import did_you_mean, short, unique_names
 from cindy.basis import Basis, Term, term_variables
 from cindy.errors import ConstraintError
+from cindy.formulation import Formulation, Integral
 
 
 @dataclass(frozen=True)
 class Names:
     """The names that constraints may use: the states, and the terms of a basis over states, rates and inputs.
 
-    rates: names of the rates of the states, where terms may contain them
+    formulation: of the equations, which says whether terms may hold rates
     """
 
     basis: Basis
     states: tuple[str, ...]
     inputs: tuple[str, ...] = ()
-    rates: tuple[str, ...] = ()
+    formulation: Formulation = field(default_factory=Integral)
+    variables: tuple[str, ...] = field(init=False)
     terms: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "variables", self.formulation.variables(self.states, self.inputs))
         object.__setattr__(self, "terms", self.basis.names(self.variables))
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        return self.states + self.rates + self.inputs
 
     def state(self, name: str) -> int:
         if name not in self.states:

@@ -279,6 +279,76 @@ def _region(weights: Floats, radius: float, rows: Rows) -> Region:
 
 
 @dataclass(frozen=True, eq=False)
+class Physics:
+    """What is known of coefficients apart from the data, in names and physical units.
+
+    radius, constraints, weights, samples: as in `Problem`
+    """
+
+    names: Names
+    _: KW_ONLY
+    radius: float | None = None
+    constraints: Sequence[Constraint] = ()
+    weights: Weights = field(default_factory=Adaptive)
+    samples: Floats | None = None
+
+    def __post_init__(self) -> None:
+        if self.radius is not None:
+            positive(self.radius, "Problem: `radius`")
+        if self.samples is not None:
+            object.__setattr__(self, "samples", floats(self.samples, "Problem: `samples`", ndim=2))
+        object.__setattr__(self, "constraints", _all_constraints(self.constraints))
+        if not isinstance(self.weights, Weights):
+            raise DataError(f"Problem: `weights` must be Adaptive() or Uniform(), but is {self.weights!r}.")
+
+    def require_rows(self, rows: int) -> None:
+        """Refuse fewer rows of data than terms, which would explain any target, so that nothing is tested."""
+        if rows < len(self.names.terms):
+            raise DataError(
+                f"Problem: {rows} rows of data cannot tell {len(self.names.terms)} terms apart. "
+                "Give more data, or a smaller basis."
+            )
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The constraints as rows over the physical coefficients."""
+        rows = [
+            (k, row)
+            for k, constraint in enumerate(self.constraints)
+            for row in (*constraint.rows(self.names), *self._at_samples(constraint))
+        ]
+        entries = [(i, *entry) for i, (_, row) in enumerate(rows) for entry in row.weights.items()]
+        number, column, weight = (np.array([entry[i] for entry in entries]) for i in range(3))
+        places = (number.astype(np.intp), column.astype(np.intp))
+        shape = (len(rows), len(self.names.terms) * len(self.names.states))
+        lower, upper = (np.array([getattr(row, side) for _, row in rows]) for side in ("lower", "upper"))
+        matrix = csr_array(coo_array((weight.astype(np.float64), places), shape=shape))
+        return Rows(matrix, lower, upper, np.array([k for k, _ in rows], dtype=np.intp))
+
+    def _at_samples(self, constraint: Constraint) -> Iterator[Row]:
+        """One row for each sample where a law holds within a tolerance.
+
+        d/dt Σ w_j x_j = Σ_j w_j Σ_i ψ_i(sample) ξ_ij stays within the tolerance.
+        """
+        if not at_samples(constraint):
+            return
+        if self.samples is None:
+            raise ConstraintError(
+                f"{constraint}: a tolerance speaks of samples, which a summary no longer holds. "
+                "Use identify(), or pass Problem(…, samples=basis.evaluate(x, variables))."
+            )
+        states, tolerance = constraint.sample_weights(self.names), constraint.tolerance or 0.0
+        width = len(self.names.states)
+        for sample in self.samples:
+            weights = {i * width + j: w * v for i, v in enumerate(sample) for j, w in states.items()}
+            yield Row(weights, constraint.rate - tolerance, constraint.rate + tolerance)
+
+    def violation(self, coef: Floats) -> float:
+        """The largest amount by which physical coefficients miss a constraint, in its own units."""
+        return self.rows.violation(coef)
+
+
+@dataclass(frozen=True, eq=False)
 class Problem:
     """The rows of a summary, to be explained by few coefficients that obey the constraints.
 
@@ -309,29 +379,28 @@ class Problem:
 
     def __post_init__(self) -> None:
         instance(self.summary, Summary, "Problem: `summary`", "the Summary that cindy.accumulate gives")
-        if self.radius is not None:
-            positive(self.radius, "Problem: `radius`")
-        for name, ndim in (("samples", 2), ("floor", 1)):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, floats(getattr(self, name), f"Problem: `{name}`", ndim=ndim))
-        object.__setattr__(self, "constraints", _all_constraints(self.constraints))
-        if not isinstance(self.weights, Weights):
-            raise DataError(f"Problem: `weights` must be Adaptive() or Uniform(), but is {self.weights!r}.")
-        # With fewer rows than terms any target is explained exactly, and nothing can be tested.
-        rows, terms = sum(block.rows for block in self.summary.blocks), len(self.summary.terms)
-        if rows < terms:
-            raise DataError(
-                f"Problem: {rows} rows of data cannot tell {terms} terms apart. "
-                "Give more data, or a smaller basis."
-            )
+        if self.floor is not None:
+            object.__setattr__(self, "floor", floats(self.floor, "Problem: `floor`", ndim=1))
+        for name in ("constraints", "samples"):
+            object.__setattr__(self, name, getattr(self.physics, name))
+        self.physics.require_rows(sum(block.rows for block in self.summary.blocks))
 
     @cached_property
+    def physics(self) -> Physics:
+        """The same without the data."""
+        summary = self.summary
+        return Physics(
+            Names(summary.basis, summary.states, summary.inputs, summary.formulation),
+            radius=self.radius,
+            constraints=self.constraints,
+            weights=self.weights,
+            samples=self.samples,
+        )
+
+    @property
     def names(self) -> Names:
         """The names that constraints may use."""
-        summary = self.summary
-        variables = summary.formulation.variables(summary.states, summary.inputs)
-        rates = variables[len(summary.states) : len(variables) - len(summary.inputs)]
-        return Names(summary.basis, summary.states, summary.inputs, rates)
+        return self.physics.names
 
     @cached_property
     def form(self) -> StandardForm:
@@ -381,39 +450,10 @@ class Problem:
         """Physical coefficients (terms, states) of scaled ones."""
         return self.form.physical(x)
 
-    @cached_property
+    @property
     def rows(self) -> Rows:
         """The constraints as rows over the physical coefficients."""
-        rows = [
-            (k, row)
-            for k, constraint in enumerate(self.constraints)
-            for row in (*constraint.rows(self.names), *self._at_samples(constraint))
-        ]
-        entries = [(i, *entry) for i, (_, row) in enumerate(rows) for entry in row.weights.items()]
-        number, column, weight = (np.array([entry[i] for entry in entries]) for i in range(3))
-        places = (number.astype(np.intp), column.astype(np.intp))
-        shape = (len(rows), len(self.summary.terms) * len(self.summary.states))
-        lower, upper = (np.array([getattr(row, side) for _, row in rows]) for side in ("lower", "upper"))
-        matrix = csr_array(coo_array((weight.astype(np.float64), places), shape=shape))
-        return Rows(matrix, lower, upper, np.array([k for k, _ in rows], dtype=np.intp))
-
-    def _at_samples(self, constraint: Constraint) -> Iterator[Row]:
-        """One row for each sample where a law holds within a tolerance.
-
-        d/dt Σ w_j x_j = Σ_j w_j Σ_i ψ_i(sample) ξ_ij stays within the tolerance.
-        """
-        if not at_samples(constraint):
-            return
-        if self.samples is None:
-            raise ConstraintError(
-                f"{constraint}: a tolerance speaks of samples, which a summary no longer holds. "
-                "Use identify(), or pass Problem(…, samples=basis.evaluate(x, variables))."
-            )
-        states, tolerance = constraint.sample_weights(self.names), constraint.tolerance or 0.0
-        width = len(self.summary.states)
-        for sample in self.samples:
-            weights = {i * width + j: w * v for i, v in enumerate(sample) for j, w in states.items()}
-            yield Row(weights, constraint.rate - tolerance, constraint.rate + tolerance)
+        return self.physics.rows
 
     def require_feasible(self) -> None:
         """Raise an InfeasibleError that quotes the constraints where no coefficients satisfy them."""
@@ -421,7 +461,7 @@ class Problem:
 
     def violation(self, coef: Floats) -> float:
         """The largest amount by which physical coefficients miss a constraint, in its own units."""
-        return self.rows.violation(coef)
+        return self.physics.violation(coef)
 
 
 def _all_constraints(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:

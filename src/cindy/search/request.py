@@ -1,19 +1,19 @@
 """The request of a user, and how the convex problems of a search are posed and solved.
 
 `Settings` hold the rule and what a user asks of the solver. `Request` holds these, the data and the terms,
-and makes the motion, the problem and the options from them. `Options` hold the constraints and the price of
+and makes the motion, the physics and the options from them. `Options` hold the constraints and the price of
 each coefficient. Conservation laws that must hold within a tolerance at every sample are imposed where a
 model violates them most, until none is violated (`solve_with_samples`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from inspect import signature
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,15 @@ from cindy.basis import Basis
 from cindy.data import Source, Trajectory, looked_at, noise_variance
 from cindy.errors import ConstraintError, DataError
 from cindy.formulation import Formulation
-from cindy.least_squares import LeastSquares, Rows
+from cindy.least_squares import Rows
 from cindy.model import Model
-from cindy.problem import Adaptive, Conservation, Problem, Weights, at_samples
+from cindy.problem import Adaptive, Conservation, Names, Physics, Problem, Weights, at_samples
 from cindy.selection import EFFORT, Selection
 from cindy.solver import Correction, Direct, Step
 from cindy.states import Motion
-from cindy.summary import Summary
+
+Known = TypeVar("Known", Problem, Physics)
+"""What is solved: with its rows, or where these follow from denoised states, without."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +190,7 @@ class Request:
     """The law that a user asks for: of which data, in which terms, chosen by which rule.
 
     pieces: all data, and who works on them; data: those in memory, or an excerpt
-    pose: the function from sums over the data to a problem with the constraints, the radius and the weights
+    known: arguments of `Physics` and `Problem`: the radius, the constraints and the weights
     correlation: of the noise of the first states, where several come from one column; None if independent
     """
 
@@ -196,7 +198,7 @@ class Request:
     data: list[Trajectory]
     basis: Basis
     form: Formulation
-    pose: Callable[[Summary], Problem]
+    known: Mapping[str, Any]
     settings: Settings
     correlation: Floats | None = None
 
@@ -244,40 +246,35 @@ class Request:
         variance[places] = values
         return np.asarray(variance)
 
-    def problem(self, motion: Motion) -> Problem:
-        """The problem without its rows: names, constraints and the number of rows.
+    def physics(self, motion: Motion) -> Physics:
+        """The physics of the coefficients; an error where the motion has too few rows to test them."""
+        like = self.data[0]
+        physics = Physics(Names(self.basis, like.states, like.inputs, self.form), **self.known)
+        physics.require_rows(motion.informed // int(np.count_nonzero(motion.measured)))
+        return physics
 
-        The rows depend on the denoised states, which the search estimates.
-        """
-        like, terms = self.data[0], len(self.basis.names(motion.variables))
-        skipped = len(self.data) - len({int(k) for record in motion.records for k in record.source})
-        rows = motion.informed // int(np.count_nonzero(motion.measured))
-        nothing = LeastSquares(np.zeros((0, terms + like.dimension)), terms, rows)
-        names = (like.states, like.inputs, self.basis, self.form)
-        return self.pose(Summary((nothing,), ("all",), *names, motion.samples, skipped))
-
-    def narrowed(self, motion: Motion, problem: Problem) -> Motion:
+    def narrowed(self, motion: Motion, physics: Physics) -> Motion:
         """The motion without the candidates that a constraint fixes at zero."""
-        rows = motion.constraints(problem.rows)
+        rows = motion.constraints(physics.rows)
         zero = np.unique(rows.matrix[_says_zero(rows)].indices)
         if not len(zero):
             return motion
         return replace(motion, candidates=np.setdiff1d(motion.candidates, zero))
 
-    def options(self, motion: Motion, problem: Problem) -> Options:
+    def options(self, motion: Motion, physics: Physics) -> Options:
         """The options of the search; constraints that only fix a coefficient at zero are left out."""
-        rows = motion.constraints(problem.rows)
+        rows = motion.constraints(physics.rows)
         others = ~_says_zero(rows)
         return Options(
             Rows(csr_array(rows.matrix[others]), rows.lower[others], rows.upper[others], rows.owner[others]),
-            tuple(problem.constraints),
+            tuple(physics.constraints),
             self.price(motion),
-            problem.weights,
-            problem.radius,
+            physics.weights,
+            physics.radius,
             self.settings.correction or Direct(),
             self.settings.tol,
             self.settings.max_iter,
-            faithful=not problem.weights.adapts,
+            faithful=not physics.weights.adapts,
             surcharge=self._surcharge(motion),
             falls=partial(self._spared, motion),
             met=self.pieces.stages.model,
@@ -316,7 +313,7 @@ def _says_zero(rows: Rows) -> NDArray[np.bool_]:
     return np.asarray((np.diff(rows.matrix.indptr) == 1) & (rows.lower == 0) & (rows.upper == 0))
 
 
-def solve_with_samples(problem: Problem, data: list[Trajectory], solve: Callable[[Problem], Model]) -> Model:
+def solve_with_samples(problem: Known, data: list[Trajectory], solve: Callable[[Known], Model]) -> Model:
     """The model that `solve` makes of the problem, with laws that have a tolerance imposed at every sample.
 
     Few samples bind: from a few on, those that a model violates most are added until none is violated.
@@ -324,18 +321,18 @@ def solve_with_samples(problem: Problem, data: list[Trajectory], solve: Callable
     laws = [c for c in problem.constraints if at_samples(c)]
     if not laws:
         return solve(problem)
-    if problem.summary.formulation.needs_states:
+    if problem.names.formulation.needs_states:
         raise ConstraintError(
             f"{laws[0]}: a tolerance speaks of samples, and rates were not measured at them. "
             "Impose it exactly: tolerance=None."
         )
     variables = problem.names.variables
     values = np.concatenate([segment.values for run in data for segment in run.segments()])
-    terms = problem.summary.basis.evaluate(values, variables)
+    terms = problem.names.basis.evaluate(values, variables)
     imposed = np.unique(np.linspace(0, len(terms) - 1, EFFORT.tolerance_at_a_time).astype(int))
     while True:
         model = solve(replace(problem, samples=terms[imposed]))
-        excess = _excess(problem, laws, terms, model.coef)
+        excess = _excess(problem.names, laws, terms, model.coef)
         violated = np.flatnonzero(excess > EFFORT.tolerance_slack)
         worst = violated[np.argsort(-excess[violated])][: EFFORT.tolerance_at_a_time]
         new = np.setdiff1d(worst, imposed)
@@ -344,12 +341,12 @@ def solve_with_samples(problem: Problem, data: list[Trajectory], solve: Callable
         imposed = np.union1d(imposed, new)
 
 
-def _excess(problem: Problem, laws: list[Conservation], terms: Floats, coef: Floats) -> Floats:
+def _excess(names: Names, laws: list[Conservation], terms: Floats, coef: Floats) -> Floats:
     """(samples,) by how much the law that is violated most exceeds its tolerance at each sample."""
     worst = np.zeros(len(terms))
     for law in laws:
         rate = np.zeros(len(terms))
-        for j, weight in law.sample_weights(problem.names).items():
+        for j, weight in law.sample_weights(names).items():
             rate += weight * (terms @ coef[:, j])
         worst = np.maximum(worst, np.abs(rate - law.rate) - (law.tolerance or 0.0))
     return worst
