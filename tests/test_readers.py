@@ -1,7 +1,10 @@
 """read: every kind of file, and every kind of broken one."""
 
 import gzip
+import os
 import re
+import threading
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -350,3 +353,52 @@ def test_the_names_that_r_gives_to_rows_are_neither_times_nor_a_state(write, row
     assert read(path)[0].states == read(pandas.read_csv(path))[0].states == ("x",)
     with pytest.raises(DataError, match='no column "t"'):
         read(write("rownames,x\n1,2\n2,3\n"))
+
+
+def test_missing_values_and_lists_in_columns_of_objects_are_told_apart(tmp_path):
+    pd = pytest.importorskip("pandas")
+    for kind, number in ((object, float), ("string", str)):
+        values = pd.Series([pd.NA, *(number(k) for k in range(1, 6))], dtype=kind)
+        (run,) = read(pd.DataFrame({"t": T, "x": values}))
+        assert np.isnan(run.x[0, 0])
+        assert run.x[1:, 0].tolist() == [1, 2, 3, 4, 5]
+    nested = pd.DataFrame({"t": T, "x": [np.zeros(2)] * len(T)})
+    with pytest.raises(DataError, match=r'row 0, column "x": expected a number'):
+        read(nested)
+    pytest.importorskip("pyarrow")
+    nested.to_parquet(tmp_path / "nested.parquet")
+    with pytest.raises(DataError, match=r'nested\.parquet, row 0, column "x": expected a number'):
+        read(tmp_path / "nested.parquet")
+
+
+@pytest.mark.parametrize(
+    ("dates", "line"),
+    [
+        ("2024-03-31T01:00+01:00 2024-03-31T03:00 2024-03-31T04:00+02:00", 3),
+        ("01/02/2024 2024-02-02 03/02/2024", 3),
+        ("2024-02-28 2024-02-29 2024-02-30", 4),
+    ],
+)
+def test_the_first_date_that_is_written_otherwise_is_named(write, dates, line):
+    rows = "".join(f"{date},1\n" for date in dates.split())
+    with pytest.raises(DataError, match=f'line {line}, column "date": expected a date written like'):
+        read(write("date,x\n" + rows))
+
+
+def test_dates_of_which_only_some_have_a_time_zone_are_refused_in_a_frame_too():
+    pd = pytest.importorskip("pandas")
+    naive, aware = datetime(2024, 1, 1), datetime(2024, 1, 2, tzinfo=UTC)
+    with pytest.raises(DataError, match=r"row 1, column .*time zone in all or in none"):
+        read(pd.DataFrame({"time": [naive, aware], "x": [1.0, 2.0]}))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names on this system")
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_pipe_is_read_like_a_file(tmp_path, packed):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    content = gzip.compress(CSV.encode()) if packed else CSV.encode()
+    writer = threading.Thread(target=pipe.write_bytes, args=(content,), daemon=True)
+    writer.start()
+    same(read(pipe))
+    writer.join()

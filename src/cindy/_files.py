@@ -111,9 +111,9 @@ def write_text(path: str | os.PathLike[str], text: str, what: str) -> None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a file of that name; the name may be one that no file can have."""
+    """Whether there is a file or a pipe of that name; the name may be one that no file can have."""
     try:
-        return path.is_file()
+        return path.is_file() or path.is_fifo()
     except (OSError, ValueError):
         return False
 

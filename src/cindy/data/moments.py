@@ -20,6 +20,7 @@ from cindy.errors import DataError
 MISSING = {"", "na", "n/a", "nan", "nat", "null", "none"}
 """How an empty cell may be written, in lower case."""
 _ISO = re.compile(r"\s*\d{4}-\d{2}(-\d{2}([T ]\d{2}(:?\d{2}){0,2}.*)?)?\s*")
+_ZONE = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
 _LOCAL = re.compile(r"(\d{1,2})([./])(\d{1,2})\2(\d{4})(?:[ T]+(\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?))?")
 """31.03.2024 00:00, 31/03/2024 or 03/31/2024 00:00:10.5"""
 _CF = re.compile(r"\s*(nano|micro|milli)?(second|minute|hour|day)s?(\s+since\s.*)?\s*", flags=re.I)
@@ -105,6 +106,25 @@ def text_seconds(entries: Sequence[str], where: str) -> Floats | None:
     return _local_seconds(texts, where) if _LOCAL.fullmatch(first) else None
 
 
+def odd_date(entries: Sequence[str]) -> tuple[int, str] | None:
+    """The place of the first entry that is no date written like the first one, and that first date.
+
+    None if the first entry is no date, or if all entries are written alike.
+    """
+    texts = [(i, entry.strip()) for i, entry in enumerate(entries) if entry.strip().lower() not in MISSING]
+    if not texts or not is_date(texts[0][1]):
+        return None
+
+    def form(text: str) -> tuple[bool, bool, bool]:
+        return bool(_ISO.fullmatch(text)), bool(_LOCAL.fullmatch(text)), bool(_ZONE.search(text[10:]))
+
+    first = texts[0][1]
+    for i, text in texts:
+        if form(text) != form(first) or (_ISO.fullmatch(text) and _iso_seconds([text]) is None):
+            return i, first
+    return None
+
+
 def is_date(text: str) -> bool:
     """Whether a cell is written like a date."""
     return bool(_ISO.fullmatch(text.strip()) or _LOCAL.fullmatch(text.strip()))
@@ -114,7 +134,7 @@ def _iso_seconds(texts: Sequence[str | None]) -> Floats | None:
     """ISO dates as seconds since the first; None if only some of them have a time zone."""
     try:
         # numpy reads dates much faster than datetime does, but it knows no time zones.
-        zoned = any(text and re.search(r"(Z|[+-]\d{2}:?\d{2})$", text[10:]) for text in texts)
+        zoned = any(text and _ZONE.search(text[10:]) for text in texts)
         if not zoned:
             return seconds(np.array(["NaT" if text is None else text for text in texts], "datetime64[us]"))
         moments = [None if text is None else datetime.fromisoformat(text) for text in texts]
@@ -162,23 +182,37 @@ def yyyymmdd_seconds(values: Floats) -> Floats | None:
 
 def _from_objects(array: NDArray[Any]) -> NDArray[Any]:
     """Dates and durations of Python, pandas and cftime as those of numpy; other objects unchanged."""
-    kinds = {type(v) for v in array.flat if v is not None and v == v}
+    present = [v for v in array.flat if not _is_missing(v)]
+    kinds = {type(v) for v in present}
     if not kinds:
         return array
     if all(issubclass(kind, (date, np.datetime64)) for kind in kinds):
+        # A date without a time zone beside others with one may be hours from where it would be put.
+        if len({getattr(v, "tzinfo", None) is None for v in present}) > 1:
+            return array
         return np.array([_universal(v) for v in array.flat], dtype="datetime64[us]").reshape(array.shape)
     if all(hasattr(kind, "calendar") and hasattr(kind, "__sub__") for kind in kinds):  # cftime
         array = np.array([v - array.flat[0] for v in array.flat], dtype=object).reshape(array.shape)
         kinds = {timedelta}
     if all(issubclass(kind, (timedelta, np.timedelta64)) for kind in kinds):
-        durations = [v if v is not None and v == v else np.timedelta64("NaT") for v in array.flat]
+        durations = [np.timedelta64("NaT") if _is_missing(v) else v for v in array.flat]
         return np.array(durations, dtype="timedelta64[us]").reshape(array.shape)
     return array
 
 
+def _is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, NaT or pandas' NA."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # NA is neither equal nor unequal to itself
+        return True
+    except ValueError:  # an array in a cell, whose comparison gives no single truth value
+        return False
+
+
 def _universal(value: Any) -> Any:
     """A date in universal time and without its time zone, which numpy does not know."""
-    if value is None or value != value:
+    if _is_missing(value):
         return np.datetime64("NaT")
     if isinstance(value, datetime) and value.tzinfo is not None:
         value = value.astimezone(UTC).replace(tzinfo=None)

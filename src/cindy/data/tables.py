@@ -15,6 +15,7 @@ from cindy.data.moments import (
     MISSING,
     in_seconds,
     is_date,
+    odd_date,
     seconds,
     text_seconds,
     unit_in_name,
@@ -62,7 +63,14 @@ class Table:
         try:
             values = self.numbers(name)
         except DataError:
-            dates = text_seconds(self.text(name), f'{self.source}, column "{name}"')
+            entries = self.text(name)
+            dates = text_seconds(entries, f'{self.source}, column "{name}"')
+            if dates is None and (odd := odd_date(entries)) is not None:
+                i, first = odd
+                raise DataError(
+                    f"{self.source}, {self.place(i, name)}: expected a date written like {first!r}, but got "
+                    f"{entries[i]!r}. Write all dates in one form, with a time zone in all or in none."
+                ) from None
             if dates is None:
                 raise
             return dates, "s"

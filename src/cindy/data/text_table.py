@@ -18,6 +18,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,7 +137,7 @@ def _text(path: Path) -> str:
     try:
         raw = path.read_bytes()
         if raw[:2] == b"\x1f\x8b":
-            raw = _unpacked(path, len(raw))
+            raw = _unpacked(path, raw)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path} is damaged and cannot be unpacked: {error}.") from error
     except OSError as error:
@@ -168,15 +169,15 @@ def _no_text(path: Path, lines_before: int) -> DataError:
     )
 
 
-def _unpacked(path: Path, packed: int) -> bytes:
+def _unpacked(path: Path, packed: bytes) -> bytes:
     """The content of a gzipped file, or an error if it is far larger than packed numbers can be."""
-    most = most_unpacked(packed)
-    with gzip.open(path) as stream:
+    most = most_unpacked(len(packed))
+    with gzip.open(BytesIO(packed)) as stream:
         raw = stream.read(most + 1)
     if len(raw) > most:
         raise DataError(
-            f"{path} has {packed:,} bytes and unpacks to more than {most:,}; numbers cannot be packed so "
-            "tightly. If the file is correct, unpack it first."
+            f"{path} has {len(packed):,} bytes and unpacks to more than {most:,}; numbers cannot be packed "
+            "so tightly. If the file is correct, unpack it first."
         )
     return raw
 
