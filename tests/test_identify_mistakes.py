@@ -21,6 +21,11 @@ WRONG = {
         ([0.0, 1.0], [[1.0], [2.0]]), Polynomial(1)
     ),
     "19 rows of data cannot tell 28 terms apart": lambda: identify((T[:20], SWING.x[:20]), Polynomial(6)),
+    "3 rows of data cannot tell 3 terms apart and from noise": lambda: identify(
+        (T[::40][:4], SWING.x[::40][:4]), "poly:1", passes=1
+    ),
+    'state "x1" is 1e\\+60 in size. Use other units': lambda: identify((T, 1e60 * SWING.x), Polynomial(2)),
+    'state "x1" is 1e-160 in size. Use other units': lambda: identify((T, 1e-160 * SWING.x), Polynomial(2)),
     # Instants that are put between samples far apart hold no data.
     "4 rows of data cannot tell 6 terms apart": lambda: identify((T[::40][:5], SWING.x[::40][:5]), "poly:2"),
     "keeps no term at all": lambda: identify(

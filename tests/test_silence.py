@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import cindy
 from cindy.cli import app
-from cindy.data import oddities, without_clipped
+from cindy.data import oddities, without_faults
 from cindy.findings import Finding
 from cindy.model import Model
 from cindy.model.story import models_as_html
@@ -118,7 +118,7 @@ def test_runs_that_are_listed_twice_are_told_by_name():
 def test_a_state_that_comes_to_rest_is_not_clipped():
     settling = np.round(np.column_stack([np.exp(-T), 1 - np.exp(-3 * T)]), 6)
     data = [cindy.Trajectory(T, settling)]
-    kept, found = without_clipped(data)
+    kept, found = without_faults(data)
     assert not found
     assert kept == data
 
@@ -126,14 +126,14 @@ def test_a_state_that_comes_to_rest_is_not_clipped():
 def test_weeks_without_a_case_are_measurements():
     outbreak = np.round(40 * np.exp(-(((np.arange(30) - 15) / 5.0) ** 2)))
     cases = np.concatenate([outbreak[6:25], np.zeros(20), outbreak[6:25]])
-    (kept,), (found,) = without_clipped([cindy.Trajectory(np.arange(58.0), cases, ("cases",))])
+    (kept,), (found,) = without_faults([cindy.Trajectory(np.arange(58.0), cases, ("cases",))])
     assert "count" in found.message
     assert np.array_equal(kept.x[:, 0], cases)
 
 
 def test_clipped_values_are_taken_as_missing():
     clipped = np.minimum(OSCILLATION, [0.8, np.inf])
-    (kept,), (found,) = without_clipped([cindy.Trajectory(T, clipped)])
+    (kept,), (found,) = without_faults([cindy.Trajectory(T, clipped)])
     assert re.search('x1" has its highest value, 0.8,.*clipped.*taken as missing', found.message)
     assert np.array_equal(np.isnan(kept.x), clipped == [0.8, np.inf])
     noisy = np.minimum(OSCILLATION + 0.01 * np.random.default_rng(0).standard_normal((800, 2)), [0.8, np.inf])
@@ -143,7 +143,7 @@ def test_clipped_values_are_taken_as_missing():
 
 
 def test_a_state_that_is_mostly_at_its_limit_is_told_of_and_left():
-    (kept,), (found,) = without_clipped([cindy.Trajectory(T, np.minimum(OSCILLATION, [-0.2, np.inf]))])
+    (kept,), (found,) = without_faults([cindy.Trajectory(T, np.minimum(OSCILLATION, [-0.2, np.inf]))])
     assert found.values["share"] > 0.5
     assert np.isfinite(kept.x).all()
 
@@ -449,3 +449,22 @@ def test_states_that_diverge_while_kicks_and_gaps_are_fitted_raise_no_warning_of
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         cindy.identify((0.02 * np.arange(1500), measured), "poly:1")
+
+
+@pytest.mark.parametrize("glitch", [-9999.0, 1e30])
+def test_a_sample_that_no_motion_reaches_is_taken_as_missing(glitch):
+    x = OSCILLATION + 0.01 * np.random.default_rng(0).standard_normal(OSCILLATION.shape)
+    x[100, 0] = x[500, 0] = glitch
+    for passes in (None, 1):
+        model = cindy.identify((T, x), cindy.Polynomial(2), passes=passes)
+        assert {finding.code for finding in model.findings} == {"outliers"}
+        assert np.array_equal(np.argwhere(model.coef), [[1, 1], [2, 0]])
+
+
+def test_doses_and_pulses_that_last_are_no_glitches():
+    decays = np.exp(-20.0 * np.minimum(T, 1.0))
+    pulses = 1e-3 + 1e3 * ((np.arange(len(T)) % 100 == 50) | (np.arange(len(T)) % 100 == 51))
+    data = [cindy.Trajectory(T, np.column_stack([decays, pulses]))]
+    kept, found = without_faults(data)
+    assert kept == data
+    assert not found

@@ -1,4 +1,9 @@
-"""Faults of instruments that can be seen in the samples: clipped values, and rates that were computed.
+"""Faults of instruments that can be seen in the samples: glitches, clipped values, and computed rates.
+
+A glitch is a single sample that no motion reaches, such as −9999 where a value is missing: it lies many times
+the range of the other samples away, and its neighbours in time do not. One of them can outweigh all other
+samples in every sum of squares, so that no search leads to equations whose residuals would show it. Glitches
+are treated as missing. Smaller outliers are found beside the equations (states/doubts.py).
 
 A sensor at the end of its range says only that a state is beyond it. Clipped samples are therefore bounds,
 not measurements. Samples count as clipped if three signs occur together: many samples have exactly the
@@ -30,11 +35,27 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
 from cindy._arrays import Floats
+from cindy._check import counted
 from cindy.data.time_scales import rough_noise, rounding_step
 from cindy.data.trajectory import Trajectory
 from cindy.findings import Finding
+
+
+@dataclass(frozen=True)
+class _Glitch:
+    """When a sample counts as a glitch."""
+
+    far: float = 10.0
+    """Distance from the middle of a state, in units of the range of 90 % of its samples. Not varied: at five
+    times the whole range the search still leaves single outliers out by itself."""
+    most: float = 0.05
+    """Largest share of glitches among the samples of a state; there may be one among twenty or more."""
+
+
+_GLITCH = _Glitch()
 
 
 @dataclass(frozen=True)
@@ -69,17 +90,17 @@ class _Limit(NamedTuple):
     share: float
 
 
-def without_clipped(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Finding]]:
-    """The data with clipped values replaced by missing ones, and a finding for each limit."""
-    findings, cleaned = [], list(data)
-    for limit in _limits(data):
+def without_faults(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Finding]]:
+    """The data with glitches and clipped values replaced by missing ones, and a finding for each state."""
+    cleaned, findings = _without_glitches(data)
+    for limit in _limits(cleaned):
         name = data[0].states[limit.state]
         # Weeks without a case of a disease are measurements, and many of them say that it is over.
-        counted = limit.level == 0.0 and all(_whole(run.x[:, limit.state]) for run in data)
-        removed = limit.share < _PILE_OF.most and not counted
+        is_count = limit.level == 0.0 and all(_whole(run.x[:, limit.state]) for run in data)
+        removed = limit.share < _PILE_OF.most and not is_count
         if removed:
             consequence = "These samples are bounds and not measurements, and were taken as missing."
-        elif counted:
+        elif is_count:
             consequence = (
                 "If it is a count, none is a measurement as well, and so these samples were kept. "
                 "If a sensor cannot show less, make them missing."
@@ -93,22 +114,59 @@ def without_clipped(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[
         values = {"state": name, "level": limit.level, "count": limit.samples, "share": limit.share}
         findings.append(Finding("clipped-data", message, values))
         if removed:
-            cleaned = [_without(trajectory, limit) for trajectory in cleaned]
+            cleaned = [
+                _with_missing(run, limit.state, run.x[:, limit.state] == limit.level) for run in cleaned
+            ]
     return cleaned, findings
+
+
+def _without_glitches(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Finding]]:
+    findings, cleaned = [], list(data)
+    for j, name in enumerate(data[0].states):
+        values = np.concatenate([run.x[:, j] for run in cleaned])
+        values = values[np.isfinite(values)]
+        if len(values) * _GLITCH.most < 1.0:
+            continue
+        low, high = np.quantile(values, (0.05, 0.95))
+        middle, limit = (low + high) / 2.0, _GLITCH.far * (high - low)
+        glitches = [
+            _isolated(np.abs(run.x[:, j] - middle) > limit, np.isfinite(run.x[:, j])) for run in cleaned
+        ]
+        count = sum(int(at.sum()) for at in glitches)
+        if not limit > 0.0 or not 0 < count <= _GLITCH.most * len(values):
+            continue
+        cleaned = [_with_missing(run, j, at) for run, at in zip(cleaned, glitches, strict=True)]
+        message = (
+            f'"{name}" has {counted(count, "sample")} more than {_GLITCH.far:g} times the range of the '
+            "others away, although those before and after are not: taken as missing."
+        )
+        findings.append(Finding("outliers", message, {"state": name, "count": count}))
+    return cleaned, findings
+
+
+def _isolated(far: NDArray[np.bool_], measured: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The samples that are far while the measured ones before and after them are not.
+
+    The first and last of a run are none of them: a motion may start far away.
+    """
+    places = np.flatnonzero(measured)
+    glitches = np.zeros(len(far), dtype=bool)
+    glitches[places[1:-1]] = far[places[1:-1]] & ~far[places[:-2]] & ~far[places[2:]]
+    return glitches
+
+
+def _with_missing(trajectory: Trajectory, state: int, at: NDArray[np.bool_]) -> Trajectory:
+    """The trajectory without a state at some samples; itself if there are none."""
+    if not at.any():
+        return trajectory
+    x = trajectory.x.copy()
+    x[at, state] = np.nan
+    return replace(trajectory, x=x)
 
 
 def _whole(values: Floats) -> bool:
     """Whether all values that were measured are whole numbers, as counts are."""
     return bool(np.all(values[np.isfinite(values)] % 1.0 == 0.0))
-
-
-def _without(trajectory: Trajectory, limit: _Limit) -> Trajectory:
-    clipped = trajectory.x[:, limit.state] == limit.level
-    if not clipped.any():
-        return trajectory
-    x = trajectory.x.copy()
-    x[clipped, limit.state] = np.nan
-    return replace(trajectory, x=x)
 
 
 def _limits(data: Sequence[Trajectory]) -> Iterator[_Limit]:

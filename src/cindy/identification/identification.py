@@ -20,7 +20,7 @@ import numpy as np
 from cindy._arrays import Floats, one_thread
 from cindy._check import integer
 from cindy.basis import RUN, TIME, Basis
-from cindy.data import Source, Trajectory, as_source, is_fields, noise_variance, without_clipped
+from cindy.data import Source, Trajectory, as_source, is_fields, noise_variance, without_faults
 from cindy.errors import CindyError, DataError, NoModelError
 from cindy.findings import Finding, leaves_motion
 from cindy.formulation import Formulation, Integral
@@ -184,20 +184,20 @@ class _Asked:
         if not (isinstance(hidden, int) and hidden == 0):
             return self._with_hidden(trajectories, passes, hire, hidden)
         form = self.given.formulation
-        measured, clipped = _without_clipped(as_source(trajectories), form)
+        measured, faults = _without_faults(as_source(trajectories), form)
         source, data, basis, laws = _opened(measured, self.given.basis, self.equations, form)
         # Libraries or known equations and the constraints may contradict each other, which is checked before
         # the fit.
         if laws:
             names = Names(basis, data[0].states, data[0].inputs, form)
             check_agreement(laws, self.constraints, names)
-        with refusals_told(data, basis, form, clipped), hire() as executor:
+        with refusals_told(data, basis, form, faults), hire() as executor:
             request = self._request(Pieces(source, executor, self.stages), data, basis, laws)
             sums = partial(accumulate, blocks=self.blocks, device=self.device, progress=self.stages.data)
             gather = partial(sums, basis=basis, executor=executor)
             model = _law(request, passes, partial(_one_pass, request, gather))
         model = _with_limits(model, source, self.constraints, passes, self.device)
-        model = replace(model, findings=(*clipped, *model.findings))
+        model = replace(model, findings=(*faults, *model.findings))
         model = _compared(model, data, self.settings.seed, self.stages)
         # A second model, of positions alone, is only for advice: it is not made where constraints, libraries
         # or `passes` might not fit it.
@@ -335,15 +335,15 @@ def _check_passes(request: Request, passes: int | None) -> None:
         )
 
 
-def _without_clipped(source: Source, form: Formulation) -> tuple[Any, list[Finding]]:
-    """The data with clipped values as missing ones, and the findings on them.
+def _without_faults(source: Source, form: Formulation) -> tuple[Any, list[Finding]]:
+    """The data with glitches and clipped values as missing ones, and the findings on them.
 
     Data that are not in memory stay as they are, and so do those of maps, whose law may hold a limit.
     """
     if source.whole is None or form.discrete:
         return source, []
-    unclipped, findings = without_clipped(source.whole)
-    return (unclipped, findings) if findings else (source, [])
+    cleaned, findings = without_faults(source.whole)
+    return (cleaned, findings) if findings else (source, [])
 
 
 def _opened(
@@ -449,7 +449,7 @@ def _check_time(data: list[Trajectory]) -> None:
 
 
 def _check_motion(data: list[Trajectory]) -> None:
-    """Refuse states that are never measured, or that do not change."""
+    """Refuse states that are never measured, that do not change, or with powers beyond floating point."""
     for place, state in enumerate(data[0].states):
         columns = [run.x[np.isfinite(run.x[:, place]), place] for run in data]
         if not any(map(len, columns)) and any(np.isfinite(run.x).any() for run in data):
@@ -465,3 +465,6 @@ def _check_motion(data: list[Trajectory]) -> None:
                 "first), so nothing can be learnt about it. Leave it out of `states`, name it in `by` if it "
                 "tells runs apart, or pass it in `inputs`."
             )
+        size = max((float(np.abs(column).max()) for column in columns), default=1.0)
+        if not 1e-50 < size < 1e50:
+            raise DataError(f'identify: the state "{state}" is {size:.3g} in size. Use other units for it.')

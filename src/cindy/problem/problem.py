@@ -302,10 +302,10 @@ class Physics:
             raise DataError(f"Problem: `weights` must be Adaptive() or Uniform(), but is {self.weights!r}.")
 
     def require_rows(self, rows: int) -> None:
-        """Refuse fewer rows of data than terms, which would explain any target, so that nothing is tested."""
-        if rows < len(self.names.terms):
+        """Refuse data without more rows than terms: they explain any target, so that nothing is tested."""
+        if rows <= len(self.names.terms):
             raise DataError(
-                f"Problem: {rows} rows of data cannot tell {len(self.names.terms)} terms apart. "
+                f"Problem: {rows} rows of data cannot tell {len(self.names.terms)} terms apart and from noise. "
                 "Give more data, or a smaller basis."
             )
 
