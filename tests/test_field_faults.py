@@ -109,3 +109,16 @@ def test_units_do_not_matter():
     [a] = screened([field]).faults
     [b] = screened([cindy.Field(u=1e-6 * field["u"], x=1e3 * X, t=1e-3 * T, periodic="x")]).faults
     assert (a.kind, a.count) == (b.kind, b.count)
+
+
+def test_fields_that_are_missing_at_whole_times_are_fitted_or_refused_without_warnings_of_numpy():
+    x, t = np.linspace(0, 2 * np.pi, 48, endpoint=False), np.linspace(0, 2, 60)
+    waves = [a * np.exp(-0.1 * k * k * t) * np.sin(k * (x[:, None] - t) + k) for k, a in ((1, 1.0), (2, 0.5))]
+    u = sum(waves) + 0.01 * np.random.default_rng(0).standard_normal((48, 60))
+    u[:, [0, -1]] = np.nan
+    model = cindy.identify(cindy.Field(u=u, x=x, t=t, periodic="x"), cindy.Derivatives(1, 2))
+    assert np.array_equal(model.support[:, 0], [name in ("u_x", "u_xx") for name in model.terms])
+    assert np.isfinite(model.scale).all()
+    u[:, ::2] = np.nan
+    with pytest.raises(cindy.DataError, match="every test function touches a missing value"):
+        cindy.identify(cindy.Field(u=u, x=x, t=t, periodic="x"), cindy.Derivatives(1, 2))

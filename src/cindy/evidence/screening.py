@@ -451,7 +451,10 @@ def _filled(u: Floats, coordinates: list[Floats], periods: list[float | None], s
     """The values with lone missing samples from cubics along the axes, weighted by their errors."""
     total, weight = np.zeros(u.shape), np.zeros(u.shape)
     for k, (x, period) in enumerate(zip(coordinates, periods, strict=True)):
-        bias = np.nanmean(_rough(u, k, around=period is not None) ** 2) - _CUBIC * sigma**2
+        rough = _rough(u, k, around=period is not None)
+        if not np.isfinite(rough).any():
+            continue
+        bias = np.nanmean(rough**2) - _CUBIC * sigma**2
         places, values, gains = _along(u, k, x, period)
         error = gains * sigma**2 + max(float(bias), 0.0) + 1e-300
         total[places] += values / error

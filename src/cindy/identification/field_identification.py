@@ -101,8 +101,8 @@ def _noise(evidence: WeakRows) -> Floats:
 
 def _scale(fields: Sequence[Field]) -> Floats:
     """(fields,) largest values at the first and the last time, as fields may be too large to be read."""
-    first = [[float(np.nanmax(np.abs(f.part(0, 1)[s]))) for s in f.states] for f in fields]
-    last = [[float(np.nanmax(np.abs(f.last[s]))) for s in f.states] for f in fields]
+    first = [[float(np.nanmax(np.abs(f.part(0, 1)[s]), initial=0.0)) for s in f.states] for f in fields]
+    last = [[float(np.nanmax(np.abs(f.last[s]), initial=0.0)) for s in f.states] for f in fields]
     return np.asarray(np.max([*first, *last], axis=0))
 
 
