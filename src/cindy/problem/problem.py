@@ -303,9 +303,10 @@ class Physics:
 
     def require_rows(self, rows: int) -> None:
         """Refuse data without more rows than terms: they explain any target, so that nothing is tested."""
-        if rows <= len(self.names.terms):
+        terms = len(self.names.terms)
+        if rows <= terms:
             raise DataError(
-                f"Problem: {rows} rows of data cannot tell {len(self.names.terms)} terms apart and from noise. "
+                f"Problem: {rows} rows of data cannot tell {terms} terms apart and from noise. "
                 "Give more data, or a smaller basis."
             )
 
