@@ -164,3 +164,10 @@ def test_terms_may_have_a_coefficient_for_each_run_beside_those_that_are_shared(
         model.simulate([0.0], data[0].t)
     with pytest.raises(DataError, match="names of those runs"):
         model.score(cindy.Trajectory(data[0].t, data[0].x, ("v",), name="another"))
+
+
+def test_weak_is_a_formulation_of_fields_and_trajectories_are_told_what_to_take():
+    assert shortcuts.formulation_from_text("weak") == cindy.Weak()
+    t = np.linspace(0, 5, 50)
+    with pytest.raises(DataError, match="Trajectories take Integral"):
+        cindy.identify((t, np.cos(t)), "poly:1", formulation="weak")

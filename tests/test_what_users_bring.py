@@ -423,3 +423,9 @@ def test_states_that_hardly_vary_beside_their_size_are_told_of():
     for offset, degree, told in ((10, 1, False), (40, 1, False), (10, 2, False), (40, 2, True)):
         model = cindy.identify((TIMES, SWINGS + offset), cindy.Polynomial(degree), passes=1)
         assert any(finding.code == "far-from-zero" for finding in model.findings) == told
+
+
+def test_a_netcdf_file_is_read_as_a_field(tmp_path):
+    (tmp_path / "film.nc").write_bytes(b"CDF")
+    with pytest.raises(DataError, match=r"cindy\.Field"):
+        cindy.read(tmp_path / "film.nc")

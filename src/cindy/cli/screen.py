@@ -233,7 +233,7 @@ def as_typed(sentence: str) -> str:
 
 
 def _option(match: re.Match[str]) -> str:
-    return f"--{match[1]}" + (f" {match[2]}" if match[2] else "")
+    return f"--{match[1].replace('_', '-')}" + (f" {match[2]}" if match[2] else "")
 
 
 def show_files(files: Sequence[tuple[Path, str]]) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cindy._arrays import Floats
 from cindy._check import counted, did_you_mean, flag, one_of, positive, short, text, unique_names
 from cindy._files import is_file
-from cindy.data.files import from_excel, from_matlab, from_npz, from_parquet
+from cindy.data.files import NETCDF, from_excel, from_matlab, from_npz, from_parquet
 from cindy.data.inputs import HOLDS, Hold
 from cindy.data.moments import UNITS_IN_SECONDS, in_unit, time_column, word_of_time
 from cindy.data.tables import ROW_NAMES, Table, from_frame, must_go_on
@@ -279,6 +279,10 @@ def _table(source: Any) -> Table:
         if os.path.isdir(path):
             raise DataError(f'read: {path} is a folder. Name a file in it, or several: "{path / "*.csv"}".')
         raise DataError(f"read: there is no file {str(path)[:200]}.")
+    if path.suffix.lower() in NETCDF:
+        raise DataError(
+            f'read: {path} is a netCDF file, which holds a field. Read it with cindy.Field("{path}").'
+        )
     return _KINDS.get(path.suffix.lower(), from_text)(path)
 
 

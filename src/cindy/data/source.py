@@ -183,7 +183,10 @@ def _advice(item: Any) -> str:
     if isinstance(item, (str, PathLike)):
         return f"If it names a file, read that first: cindy.read({str(item)!r})."
     if hasattr(item, "to_dataset"):
-        return 'Turn it into a Dataset first: .to_dataset(dim="…") with the axis that lists the states.'
+        return (
+            'Turn it into a Dataset first: .to_dataset(dim="…") with the axis that lists the states. '
+            "A field over space and time is cindy.Field(…)."
+        )
     if hasattr(item, "to_frame") and hasattr(item, "index"):
         return "Turn the Series into a DataFrame first, with .to_frame()."
     if isinstance(item, Mapping):

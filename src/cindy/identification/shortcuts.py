@@ -28,7 +28,7 @@ from cindy._check import did_you_mean, instance, short
 from cindy.basis import RUN, TIME, Basis, Custom, Derivatives, Fourier, Polynomial, Sum, Trigonometric
 from cindy.data import Trajectory
 from cindy.errors import ConstraintError, DataError
-from cindy.formulation import Differential, Discrete, Formulation, Integral
+from cindy.formulation import Differential, Discrete, Formulation, Integral, Weak
 from cindy.problem import Adaptive, Constraint, Names, Row, Uniform, Weights
 from cindy.selection import BIC, CrossValidation, Discrepancy, Gap, Selection, Significance, Terms
 from cindy.solver import Blended, Correction, Direct, FullyCorrective, Plain
@@ -123,7 +123,7 @@ _FAMILIES: dict[str, Callable[[str, str], Basis]] = {
 
 
 def formulation_from_text(text: str, *, where: str = "formulation") -> Formulation:
-    """A formulation from a text: integral, differential or discrete, each with its usual settings;
+    """A formulation from a text: integral, differential, discrete or weak, each with its usual settings;
     "integral:2" for x'' = F(x), "integral:2:rates" for x'' = F(x, x').
 
     >>> formulation_from_text("integral:2") == Integral(order=2)
@@ -131,16 +131,16 @@ def formulation_from_text(text: str, *, where: str = "formulation") -> Formulati
     """
     kind, _, order = (part.strip() for part in text.partition(":"))
     order, _, option = (part.strip() for part in order.partition(":"))
-    name = choose(kind, {name: name for name in ("integral", "differential", "discrete")}, where)
+    name = choose(kind, {name: name for name in ("integral", "differential", "discrete", "weak")}, where)
     if option not in ("", "rates") or (option and name != "integral"):
         raise DataError(
             f'{where}: after the order of "integral" may come "rates", as in "integral:2:rates", '
             f'but "{text.strip()}" has "{option}".'
         )
-    if name == "discrete":
+    if name in ("discrete", "weak"):
         if order:
-            raise DataError(f'{where}: "discrete" has no order.')
-        return Discrete()
+            raise DataError(f'{where}: "{name}" has no order.')
+        return Discrete() if name == "discrete" else Weak()
     degree = whole(order or "1", where)
     if degree not in (1, 2):
         raise DataError(f"{where}: the order must be 1 or 2, but is {degree}.")
