@@ -447,7 +447,7 @@ def test_fit_counts_dates_in_the_unit_that_is_named(cli, tmp_path):
     assert "t = 0 … 29 days" in out
     assert cindy.load(tmp_path / "m.json").coef[1, 0] == pytest.approx(-0.1, rel=1e-3)
     assert cli("report", "m.json", "daily.csv", "--time-unit", "day", "--out", "r.html")[0] == 0
-    assert "must be one of second, minute" in cli(*arguments, "--time-unit", "dya")[2]
+    assert '--time-unit must be "second", "minute"' in cli(*arguments, "--time-unit", "dya")[2]
 
 
 def test_fit_corrects_a_delay(cli, tmp_path):
