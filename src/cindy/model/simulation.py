@@ -34,6 +34,8 @@ from cindy.model.matching import unmeasured
 from cindy.model.switching import Signal, SwitchedMotion, first_switch, longest_step
 
 RightHandSide = Callable[[float, Any], Any]
+Inputs = Callable[[float], ArrayLike] | ArrayLike | None
+"""A function of time, samples at the times of the solution, or none."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +241,7 @@ def simulate(
     model: Equations,
     x0: ArrayLike | Mapping[str, float],
     t: ArrayLike,
-    u: Callable[[float], ArrayLike] | ArrayLike | None = None,
+    u: Inputs = None,
     *,
     hold: Hold = "linear",
     u_t: ArrayLike | None = None,
@@ -297,9 +299,7 @@ def simulate(
     return Trajectory(times, x, model.states, u=values, inputs=given, hold=hold, stopped=stopped)
 
 
-def _measured(
-    t: Floats, u: Callable[[float], ArrayLike] | ArrayLike | None, u_t: ArrayLike, hold: Hold
-) -> tuple[Floats, Floats]:
+def _measured(t: Floats, u: Inputs, u_t: ArrayLike, hold: Hold) -> tuple[Floats, Floats]:
     """The times at which inputs were measured that have times of their own, and the inputs there."""
     if u is None or callable(u):
         raise DataError("simulate: `u_t` gives the times of sampled inputs, so `u` must hold their values.")
@@ -312,7 +312,7 @@ def _measured(
     return with_turns(t, own, values, hold)[1], values
 
 
-def _jumps(u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats, hold: Hold) -> Floats:
+def _jumps(u: Inputs, t: Floats, hold: Hold) -> Floats:
     """The times at which held inputs jump.
 
     An integrator that starts anew after each jump of the inputs keeps its order. One that steps across does
@@ -348,16 +348,14 @@ def _right_hand_side(model: Equations, signal: Signal | None, times: Floats | No
     return first_order
 
 
-def _width(u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats) -> int:
+def _width(u: Inputs, t: Floats) -> int:
     """The number of inputs in `u`."""
     if u is None:
         return 0
     return np.size(u(float(t[0]))) if callable(u) else np.size(u) // max(len(t), 1)
 
 
-def without_time(
-    model: Equations, u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats
-) -> Callable[[float], ArrayLike] | ArrayLike | None:
+def without_time(model: Equations, u: Inputs, t: Floats) -> Inputs:
     """The inputs without the time, which is a column of trajectories that were matched with the model."""
     if TIME not in model.inputs or _width(u, t) != len(model.inputs):
         return u
@@ -370,13 +368,7 @@ def without_time(
     return np.delete(np.asarray(u, dtype=np.float64).reshape(len(t), -1), column, axis=1)
 
 
-def all_inputs(
-    model: Equations,
-    u: Callable[[float], ArrayLike] | ArrayLike | None,
-    t: Floats,
-    run: str | None,
-    hold: Hold,
-) -> Signal | None:
+def all_inputs(model: Equations, u: Inputs, t: Floats, run: str | None, hold: Hold) -> Signal | None:
     """The inputs but the time as a function of time, those included that select the run (`PerRun`)."""
     inputs = [name for name in model.inputs if name != TIME]
     measured = [name for name in inputs if not unmeasured(name)]
@@ -400,9 +392,7 @@ def all_inputs(
     return complete
 
 
-def _input_signal(
-    u: Callable[[float], ArrayLike] | ArrayLike | None, t: Floats, count: int, hold: Hold
-) -> Signal | None:
+def _input_signal(u: Inputs, t: Floats, count: int, hold: Hold) -> Signal | None:
     """The inputs as a function of time: `u` itself, or its samples at the times `t`, continued by `hold`.
 
     None if there are no inputs (count = 0).
