@@ -41,7 +41,7 @@ EXTRAS = {
     "xarray",
 }
 LONGEST_FILE, LONGEST_FUNCTION, MOST_IN_ROOT = 500, 60, 12
-MOST_FILES, MOST_CONSTANTS = 146, 182
+MOST_FILES, MOST_CONSTANTS = 146, 181
 """What has been reached (`python -m benchmarks house`): lower them with the figures, never raise them.
 What is new replaces something old, joins a file of its noun, or keeps its numbers in a frozen object."""
 
