@@ -381,7 +381,7 @@ def test_missing_values_and_lists_in_columns_of_objects_are_told_apart(tmp_path)
 )
 def test_the_first_date_that_is_written_otherwise_is_named(write, dates, line):
     rows = "".join(f"{date},1\n" for date in dates.split())
-    with pytest.raises(DataError, match=f'line {line}, column "date": expected a date written like'):
+    with pytest.raises(DataError, match=f'line {line}, column "date": expected a date of the calendar'):
         read(write("date,x\n" + rows))
 
 

@@ -81,7 +81,7 @@ def test_iso_dates_in_a_text_file_count_in_seconds(tmp_path, moments):
 
 def test_a_date_that_is_none_is_named_with_its_line(tmp_path):
     (tmp_path / "data.csv").write_text("date,x\n2024-05-01,1\n2024-05-32,2\n")
-    with pytest.raises(DataError, match='line 2, column "date"'):
+    with pytest.raises(DataError, match='line 3, column "date"'):
         cindy.read(tmp_path / "data.csv")
 
 

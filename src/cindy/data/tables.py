@@ -68,8 +68,9 @@ class Table:
             if dates is None and (odd := odd_date(entries)) is not None:
                 i, first = odd
                 raise DataError(
-                    f"{self.source}, {self.place(i, name)}: expected a date written like {first!r}, but got "
-                    f"{entries[i]!r}. Write all dates in one form, with a time zone in all or in none."
+                    f"{self.source}, {self.place(i, name)}: expected a date of the calendar, written like "
+                    f"{first!r}, but got {entries[i]!r}. Write all dates in one form, with a time zone in "
+                    "all or in none."
                 ) from None
             if dates is None:
                 raise

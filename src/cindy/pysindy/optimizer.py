@@ -182,10 +182,10 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
         # pysindy's derivatives are differences with a systematic error; terms that only explain it are left
         # out.
         rule = self.selection or Beyond(Significance(), _difference_error(target) / form.sizes[1])
-        if rule.refits and form.objective.rows < design.shape[1]:
+        if rule.refits and form.objective.rows <= design.shape[1]:
             warnings.warn(
                 f"ConditionalGradient: {form.objective.rows} rows of data cannot tell {design.shape[1]} "
-                "features apart, so no term was tested: `coef_` is the solution of the convex problem.",
+                "features apart and from noise, so no term was tested: `coef_` is the solution of the convex problem.",
                 UserWarning,
                 stacklevel=4,
             )
