@@ -185,7 +185,7 @@ class ConditionalGradient(BaseOptimizer):  # type: ignore[misc]
         if rule.refits and form.objective.rows <= design.shape[1]:
             warnings.warn(
                 f"ConditionalGradient: {form.objective.rows} rows of data cannot tell {design.shape[1]} "
-                "features apart and from noise, so no term was tested: `coef_` is the solution of the convex problem.",
+                "features apart and from noise, so no term was tested: `coef_` solves the convex problem.",
                 UserWarning,
                 stacklevel=4,
             )
