@@ -163,6 +163,18 @@ def test_a_table_that_is_wider_than_the_page_says_so(driver, demo, view, cut):
     assert ("scroll it sideways" in hint) is cut
 
 
+def test_a_table_of_terms_that_is_longer_than_its_place_says_so(driver, tmp_path):
+    data = SYSTEM.simulate(seed=0, noise=0.01, trajectories=1, points=200)
+    for degree, longer in ((2, False), (7, True)):
+        path = tmp_path / f"{degree}.html"
+        cindy.report.write(cindy.identify(data, cindy.Polynomial(degree), passes=1), data, path)
+        look(driver, path)
+        box = "document.querySelector('.explore .scroll')"
+        wait(driver, lambda d: d.execute_script(f"return {box}.hasAttribute('data-more')") is longer)  # noqa: B023
+        hint = driver.execute_script(f"return getComputedStyle({box}, '::after').content")
+        assert ("The table goes on" in hint) is longer
+
+
 def test_the_band_of_the_explorer_leaves_the_curve_fine(driver, tmp_path):
     data = SYSTEM.simulate(seed=0, noise=0.01, trajectories=1, points=400)
     cindy.report.write(true_model(SYSTEM), data, tmp_path / "long.html")

@@ -299,9 +299,11 @@
     whenShown: (follow) => followers.push(follow),
   });
 
-  // A table that is wider than its place says so.
-  const watched = new ResizeObserver(() => document.querySelectorAll(".scroll").forEach((box) =>
-    box.toggleAttribute("data-cut", box.scrollWidth > box.clientWidth + 1)));
+  // A table that is wider or longer than its place says so.
+  const watched = new ResizeObserver(() => document.querySelectorAll(".scroll").forEach((box) => {
+    box.toggleAttribute("data-cut", box.scrollWidth > box.clientWidth + 1);
+    box.toggleAttribute("data-more", box.scrollHeight > box.clientHeight + 1);
+  }));
   document.querySelectorAll(".scroll, .scroll table").forEach((element) => watched.observe(element));
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
