@@ -19,7 +19,7 @@ chosen among those of the law and those of the largest scores.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
@@ -33,7 +33,7 @@ from cindy.errors import NoModelError
 from cindy.findings import Finding, has_finding
 from cindy.identification.inference import LastPass, not_significant, plain_findings, shown_by_errors
 from cindy.identification.judgement import instrument_fault
-from cindy.least_squares import Rows, connected, lengths, triangle
+from cindy.least_squares import Rows, connected
 from cindy.model import Model
 from cindy.problem import Physics, at_samples
 from cindy.regression import independent
@@ -47,6 +47,7 @@ from cindy.search import (
     confirmed,
     findings_beside,
     forced,
+    least_squares_of,
     look_again,
     picked,
     rows_by_run,
@@ -54,6 +55,7 @@ from cindy.search import (
     search,
     solve_with_samples,
     stepped_down,
+    triangle_of,
     walk_of,
     with_kicks,
 )
@@ -228,16 +230,17 @@ def _each_alone(motion: Motion, found: Found) -> Finding | None:
     known = None if varying else rows_by_run(motion, fitted, fitted.law.support)
     if known is None or len(known) < 2:
         return None
-    left, size = _squares([triangle(_flat(own)) for own in known.values()])
+    table = np.concatenate([triangle_of(own) for own in known.values()])
+    left, size = least_squares_of(table)[1], float(np.sum(table[:, -1] ** 2))
     # Where the law explains enough, or a run has too few samples for all candidates, nothing is tested.
     each = motion.rows / len(known) / max(motion.parts, 1)
     if left < (1 - _ALONE.explained) * size or 2 * len(candidates) > each:
         return None
     rows = rows_by_run(motion, fitted, candidates)
     assert rows is not None
-    runs = [triangle(_flat(own)) for own in rows.values()]
-    together, _ = _squares(runs)
-    alone = sum(_squares([run])[0] for run in runs)
+    runs = [triangle_of(own) for own in rows.values()]
+    together = least_squares_of(np.concatenate(runs))[1]
+    alone = sum(least_squares_of(run)[1] for run in runs)
     more = (len(runs) - 1) * len(candidates)
     rest = motion.rows / max(motion.parts, 1) - more - len(candidates)
     chance = float(fdtrc(more, rest, (together - alone) / more / max(alone / rest, 1e-300)))
@@ -250,20 +253,6 @@ def _each_alone(motion: Motion, found: Found) -> Finding | None:
         "dose, identify the runs one by one, or use `PerRun`."
     )
     return Finding("runs-differ", message, {"alone": 1 - alone / size, "together": 1 - together / size})
-
-
-def _flat(stretches: Sequence[Floats]) -> Floats:
-    """The rows of all stretches and states of a run below each other."""
-    return np.concatenate([stretch.reshape(-1, stretch.shape[-1]) for stretch in stretches])
-
-
-def _squares(tables: Sequence[Floats]) -> tuple[float, float]:
-    """The sum of squares that least squares on the rows [terms | target] leave, and that of the target."""
-    every = np.concatenate(tables)
-    size = lengths(every[:, :-1])
-    unit = every[:, :-1] / np.where(size > 0, size, 1.0)
-    coef = np.linalg.lstsq(unit, every[:, -1], rcond=1e-8)[0]
-    return float(np.sum((every[:, -1] - unit @ coef) ** 2)), float(np.sum(every[:, -1] ** 2))
 
 
 def _parts_for(motion: Motion, found: Found | None) -> int:

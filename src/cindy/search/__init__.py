@@ -2,8 +2,10 @@
 
 from cindy.search.beside_the_law import (
     findings_beside as findings_beside,
+    least_squares_of as least_squares_of,
     rows_by_run as rows_by_run,
     runs_apart as runs_apart,
+    triangle_of as triangle_of,
 )
 from cindy.search.large import BLOCKS as BLOCKS, WhiteSums as WhiteSums, confirmed as confirmed
 from cindy.search.loop import Loop as Loop, Met as Met, Search as Search, white_candidates as white_candidates

@@ -386,10 +386,10 @@ def runs_apart(motion: Motion, found: Found, data: Sequence[Trajectory]) -> Find
     rows = rows_by_run(motion, fitted, fitted.law.support)
     if rows is None:
         return None
-    triangles = [triangle(np.concatenate([s.reshape(-1, s.shape[-1]) for s in own])) for own in rows.values()]
+    triangles = [triangle_of(own) for own in rows.values()]
     # A row where nothing was measured has no residual, so it does not count.
     count = motion.informed
-    before = _least_squares(np.concatenate(triangles))[1]
+    before = least_squares_of(np.concatenate(triangles))[1]
     tried = [_freed(triangles, j) for j in range(len(fitted.coef))]
     freed = [coefficient for coefficient in tried if coefficient is not None]
     if not freed or before == 0.0:
@@ -425,11 +425,16 @@ def rows_by_run(motion: Motion, fitted: Fitted, support: Ints) -> dict[int, list
     return rows
 
 
-def _least_squares(table: Floats) -> tuple[Floats, float]:
+def triangle_of(stretches: Sequence[Floats]) -> Floats:
+    """The triangle of the rows of all stretches and states of a run."""
+    return triangle(np.concatenate([stretch.reshape(-1, stretch.shape[-1]) for stretch in stretches]))
+
+
+def least_squares_of(table: Floats) -> tuple[Floats, float]:
     """Coefficients of least squares, the target being the last column, and the residual sum of squares."""
     design, target = table[:, :-1], table[:, -1]
     size = lengths(design)
-    coef = np.linalg.lstsq(design / size, target, rcond=1e-10)[0] / size
+    coef = np.linalg.lstsq(design / size, target, rcond=1e-8)[0] / size
     return coef, float(np.sum((target - design @ coef) ** 2))
 
 
@@ -445,7 +450,7 @@ def _freed(triangles: Sequence[Floats], place: int) -> _Freed | None:
         rest.append(run[:, others] - np.outer(unit, unit @ run[:, others]))
     if np.count_nonzero(sizes) < 2:
         return None
-    coef, after = _least_squares(np.concatenate(rest))
+    coef, after = least_squares_of(np.concatenate(rest))
     weights = np.append(-coef, 1.0)
     values = [
         float(unit @ run[:, others] @ weights) / size if size > 0.0 else np.nan
