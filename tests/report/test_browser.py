@@ -175,6 +175,17 @@ def test_a_table_of_terms_that_is_longer_than_its_place_says_so(driver, tmp_path
         assert ("The table goes on" in hint) is longer
 
 
+@pytest.mark.parametrize("degree", [2, 14])
+def test_the_explorer_says_whether_candidates_have_no_box(driver, tmp_path, degree):
+    data = SYSTEM.simulate(seed=0, noise=0.01, trajectories=1, points=400)
+    model = cindy.identify(data, cindy.Polynomial(degree), passes=1)
+    cindy.report.write(model, data, tmp_path / "boxes.html")
+    look(driver, tmp_path / "boxes.html")
+    empty = "return document.querySelectorAll('#explore-terms td + td:not(:has(input))').length > 0"
+    said = driver.execute_script("return document.querySelector('#explore p').textContent")
+    assert ("have no box" in said) is driver.execute_script(empty) is (degree > 2)
+
+
 def test_the_band_of_the_explorer_leaves_the_curve_fine(driver, tmp_path):
     data = SYSTEM.simulate(seed=0, noise=0.01, trajectories=1, points=400)
     cindy.report.write(true_model(SYSTEM), data, tmp_path / "long.html")
