@@ -157,8 +157,9 @@ def _save(path: Path, runs: list[cindy.Trajectory]) -> None:
 def _fitted(source: Path, data: Path, case: Case) -> Row:
     """Seconds of the processor and of the clock that a fit takes, and the number of its terms."""
     command = [sys.executable, "-c", FIT, str(data), case.basis, case.settings]
+    first = {"PYTHONPATH": os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")])}
     printed = subprocess.run(
-        command, check=True, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(source)}
+        command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **first}
     ).stdout
     processor, wall, terms = printed.split()
     return {"seconds": float(processor), "wall": float(wall), "terms": int(terms)}
