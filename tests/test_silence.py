@@ -461,6 +461,15 @@ def test_a_sample_that_no_motion_reaches_is_taken_as_missing(glitch):
         assert np.array_equal(np.argwhere(model.coef), [[1, 1], [2, 0]])
 
 
+def test_a_glitch_beside_a_hidden_state_is_taken_as_missing():
+    x = OSCILLATION[:, :1] + 0.01 * np.random.default_rng(0).standard_normal((len(T), 1))
+    x[100] = -9999.0
+    data = cindy.Trajectory(T, x, ("q",))
+    model = cindy.identify(data, cindy.Polynomial(1), hidden=("w",), known={"q": "w"})
+    assert np.array_equal(np.argwhere(model.coef), [[1, 1], [2, 0]])
+    assert "outliers" in {finding.code for finding in model.findings}
+
+
 def test_doses_and_pulses_that_last_are_no_glitches():
     decays = np.exp(-20.0 * np.minimum(T, 1.0))
     pulses = 1e-3 + 1e3 * ((np.arange(len(T)) % 100 == 50) | (np.arange(len(T)) % 100 == 51))

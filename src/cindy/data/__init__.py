@@ -8,7 +8,10 @@ from cindy.data.grid_statistics import (
     shared_by_neighbours as shared_by_neighbours,
 )
 from cindy.data.inputs import HOLDS as HOLDS, Held as Held, Hold as Hold, with_turns as with_turns
-from cindy.data.instrument_faults import without_faults as without_faults
+from cindy.data.instrument_faults import (
+    without_faults as without_faults,
+    without_glitches as without_glitches,
+)
 from cindy.data.plausibility import lack_of_fit as lack_of_fit, oddities as oddities
 from cindy.data.readers import Lazy as Lazy, Part as Part, glimpse as glimpse, loaded as loaded, read as read
 from cindy.data.source import (

@@ -92,7 +92,7 @@ class _Limit(NamedTuple):
 
 def without_faults(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Finding]]:
     """The data with glitches and clipped values replaced by missing ones, and a finding for each state."""
-    cleaned, findings = _without_glitches(data)
+    cleaned, findings = without_glitches(data)
     for limit in _limits(cleaned):
         name = data[0].states[limit.state]
         # Weeks without a case of a disease are measurements, and many of them say that it is over.
@@ -120,7 +120,8 @@ def without_faults(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[F
     return cleaned, findings
 
 
-def _without_glitches(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Finding]]:
+def without_glitches(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Finding]]:
+    """The data with glitches replaced by missing values, and a finding for each state that has some."""
     findings, cleaned = [], list(data)
     for j, name in enumerate(data[0].states):
         values = np.concatenate([run.x[:, j] for run in cleaned])

@@ -20,7 +20,15 @@ import numpy as np
 from cindy._arrays import Floats, one_thread
 from cindy._check import integer
 from cindy.basis import RUN, TIME, Basis
-from cindy.data import Source, Trajectory, as_source, is_fields, noise_variance, without_faults
+from cindy.data import (
+    Source,
+    Trajectory,
+    as_source,
+    is_fields,
+    noise_variance,
+    without_faults,
+    without_glitches,
+)
 from cindy.errors import CindyError, DataError, NoModelError
 from cindy.findings import Finding, leaves_motion
 from cindy.formulation import Formulation, Integral
@@ -216,7 +224,8 @@ class _Asked:
         self, trajectories: Any, passes: int | None, hire: Callable[..., Any], hidden: Any
     ) -> Model:
         """The law with hidden states; with "auto" their number grows while one more is worth its price."""
-        measured = as_source(trajectories).some(_SOME)
+        # Clipped values stay: the limit may belong to the hidden motion, as of a tank that overflows.
+        measured, faults = without_glitches(as_source(trajectories).some(_SOME))
         _check_motion(measured)
         auto = isinstance(hidden, str) and hidden == "auto"
         formulas = hidden if isinstance(hidden, Mapping) else {}
@@ -246,6 +255,7 @@ class _Asked:
             best = self._last_judged(measured, names, passes, best)
         source = request.pieces.source
         model = _with_limits(best.told(gain, kicked), source, self.constraints, passes, self.device)
+        model = replace(model, findings=(*faults, *model.findings))
         return with_forecasts(_compared(model, best.data, self.settings.seed, self.stages), measured)
 
     def _last_judged(
