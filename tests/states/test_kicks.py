@@ -8,7 +8,7 @@ from scipy.linalg import block_diag, expm
 
 from cindy import Custom, DataError, Integral, Model, NoModelError, Polynomial, Trajectory, identify, load
 from cindy.model import Solution, band, densities
-from cindy.model.ensemble import RandomPath, many_paths
+from cindy.model.ensemble import RandomPath, many_paths, paths_apart
 from cindy.selection import trying
 from cindy.states import Diffusion, Fitted, Forcing, fit_states, start_of, with_unknown_sizes
 from cindy.states.determinants import (
@@ -573,3 +573,20 @@ def test_paths_that_run_away_do_not_stretch_the_axis_of_a_density():
     assert np.ptp(density.edges) <= 3.0 * np.ptp(data.x)
     assert np.sum(density.model * np.diff(density.edges)) < 0.1
     assert np.sum(density.data * np.diff(density.edges)) == pytest.approx(1.0)
+
+
+def test_paths_that_spread_unlike_the_data_are_told():
+    rng = np.random.default_rng(3)
+    x = np.zeros(500)
+    for k in range(1, 500):
+        x[k] = 0.9 * x[k - 1] + 0.3 * rng.standard_normal()
+    data = [Trajectory(0.1, x, ("x",))]
+    model = identify(data, Polynomial(1))
+    assert "paths-apart" not in {finding.code for finding in model.findings}
+    place = model.place("x", "x")
+    for rate, beyond in ((0.0, True), (-20.0, False)):
+        wrong = model.coef.copy()
+        wrong[place] = rate
+        [found] = paths_apart(replace(model, coef=wrong), data)
+        assert found.code == "paths-apart"
+        assert (found.values["ratio"] > 3.0) is beyond

@@ -33,6 +33,7 @@ from cindy.model import (
     diagnose,
     excerpt_of,
     inside_domain,
+    paths_apart,
     unmeasured,
 )
 from cindy.search import NEAR, Found
@@ -142,6 +143,7 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         *diagnostics.findings,
         *_outside(moved),
         *_driven(model, data),
+        *paths_apart(model, some),
         *(
             Finding("solution-stopped", f"A solution did not reach the end of the data: {reason}.")
             for reason in compared.stopped[:3]

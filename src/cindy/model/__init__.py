@@ -23,7 +23,7 @@ from cindy.model.diagnostics import (
     diagnose as diagnose,
     diagnose_fields as diagnose_fields,
 )
-from cindy.model.ensemble import band as band, densities as densities
+from cindy.model.ensemble import band as band, densities as densities, paths_apart as paths_apart
 from cindy.model.equations import Estimate as Estimate
 from cindy.model.matching import (
     Readouts as Readouts,
