@@ -2,7 +2,8 @@
 
 1. The data of a case are made once, by this version, and kept in a file.
 2. Every version fits them in a process of its own, with its source from `git archive`, one after the other,
-   so that what else the machine does falls on all of them alike. The fit alone is timed.
+   so that what else the machine does falls on all of them alike. The fit alone is timed, after a small one
+   for which libraries are loaded.
 3. A case has one row for each version: medians over its data sets, and the median of the ratios to the
    version that is named last.
 """
@@ -42,6 +43,9 @@ warnings.simplefilter("ignore")
 with np.load(path) as file:
     states = tuple(str(name) for name in file["states"])
     runs = [cindy.Trajectory(t, x, states) for t, x in zip(file["t"], file["x"], strict=True)]
+t = np.linspace(0.0, 10.0, 200)
+turn = np.stack([np.cos(t), -np.sin(t)], axis=1) + 0.01 * np.random.default_rng(0).standard_normal((200, 2))
+cindy.identify(cindy.Trajectory(t, turn), cindy.Polynomial(2), **eval(settings))
 wall, processor = time.perf_counter(), time.process_time()
 model = cindy.identify(runs, eval(basis), **eval(settings))
 print(time.process_time() - processor, time.perf_counter() - wall, np.count_nonzero(model.coef))
