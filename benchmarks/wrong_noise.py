@@ -32,6 +32,7 @@ DOUBTS = {
     "drifting-gain",
     "large-residuals",
     "late-channel",
+    "motion-below-rounding",
     "not-explained",
     "not-predictive",
     "rival-model",

@@ -115,6 +115,17 @@ def test_runs_that_are_listed_twice_are_told_by_name():
     assert found.values["pairs"] == ((0, 2),)
 
 
+def test_a_state_whose_motion_is_mostly_below_its_rounding_is_told_of():
+    spikes = [size * np.exp(8 * (np.sin(T + size) - 1)) + 0.01 * T for size in (1.0, 1.1)]
+    # Each run has a step of its own, as a sensor that sets its own range.
+    steps = zip(spikes, (0.3, 0.31), strict=True)
+    data = [cindy.Trajectory(T, step * np.round(x / step), ("z",)) for x, step in steps]
+    codes = {finding.code for finding in oddities(data)}
+    assert {"rounded-data", "motion-below-rounding"} <= codes
+    finer = [cindy.Trajectory(T, 0.01 * np.round(x / 0.01), ("z",)) for x in spikes]
+    assert "motion-below-rounding" not in {finding.code for finding in oddities(finer)}
+
+
 def test_a_state_that_comes_to_rest_is_not_clipped():
     settling = np.round(np.column_stack([np.exp(-T), 1 - np.exp(-3 * T)]), 6)
     data = [cindy.Trajectory(T, settling)]

@@ -38,3 +38,14 @@ def test_equations_that_are_right_in_different_models_are_put_together(search):
     end = search.follow(start)
     assert np.array_equal(end.support, start.law.support)
     assert all(search.better(end, other) is end for other in found)
+
+
+@pytest.mark.parametrize("seed", [5000, 5004])
+def test_a_weak_term_is_found_where_the_exact_likelihood_tells_it(seed):
+    # By multiple shooting -y in y' is worth 33 and 48 units of -2 log p, and its price is 8. Where the states
+    # of a model forget after 100 samples, 6 and 7 units are left.
+    t, start = 0.01 * np.arange(1000), np.array([[-8.0, 7.0, 27.0]])
+    x = systems.integrate(LORENZ.rhs, start, t)[:, 0]
+    noise = 0.3 * x.std() * np.random.default_rng([seed, 30, 10]).standard_normal(x.shape)
+    model = cindy.identify(cindy.Trajectory(t, x + noise, LORENZ.states), cindy.Polynomial(2))
+    assert np.array_equal(model.coef != 0, LORENZ.coef != 0)

@@ -353,7 +353,7 @@ class Sought:
         # terms are chosen.
         held = (_HELD * gauged.spread) ** 2
         coef = loop.solve(first_objective(gauged, drift_of_data(gauged, held)), gauged.candidates)
-        whole = loop.fit(start_of(gauged, gauged.candidates, coef, held), LEVELS[-1:])
+        whole = loop.fit(start_of(gauged, gauged.candidates, coef, held), LEVELS[-2:])
         return gauged, search(gauged, loop.options, held, known=whole)
 
     def in_sparsest_gauge(self, start: Start, last: LastPass) -> tuple[Motion, Found, Start] | None:

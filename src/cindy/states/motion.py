@@ -275,9 +275,11 @@ class Motion:
         Differences turn noise into σ² ω^2r at frequency ω, so that motion with ω² below the level is hidden,
         whatever the order. For an exact law (`memory`) σ² is that of the state with the least noise relative
         to its spread, so that the model error does not bend a badly measured state for the sake of another. A
-        hidden state has rough first values, and keeps the model error that lets it leave them.
+        hidden state has rough first values, and keeps the model error that lets it leave them. The least
+        level is that at which states forget after 100 samples, so that slow noise does not bend them.
         """
         if self.memory is not None:
+            level = max(level, 1e-4)
             # The model error of each measured state is then the same share of its spread.
             least = self.spread**2 * np.min((variance / self.spread**2)[self.measured])
             variance = np.where(self.measured, least, variance)
