@@ -275,11 +275,12 @@ class Motion:
         Differences turn noise into σ² ω^2r at frequency ω, so that motion with ω² below the level is hidden,
         whatever the order. For an exact law (`memory`) σ² is that of the state with the least noise relative
         to its spread, so that the model error does not bend a badly measured state for the sake of another. A
-        hidden state has rough first values, and keeps the model error that lets it leave them. The least
-        level is that at which states forget after 100 samples, so that slow noise does not bend them.
+        hidden state keeps the model error that lets it leave its first values. At the least level states forget
+        after 100 samples: slow noise and errors of a solver do not bend them (benchmark: solver_made).
         """
-        if self.memory is not None:
+        if self.memory is not None or np.all((variance < (1e-4 * self.spread) ** 2)[self.measured]):
             level = max(level, 1e-4)
+        if self.memory is not None:
             # The model error of each measured state is then the same share of its spread.
             least = self.spread**2 * np.min((variance / self.spread**2)[self.measured])
             variance = np.where(self.measured, least, variance)
@@ -340,8 +341,7 @@ class Motion:
         if not self.held:
             return self._whitened(fitted)
         recent = self._recent
-        # Coefficients, errors and the criterion use the same rows one after the other.
-        if recent.fitted is not fitted:
+        if recent.fitted is not fitted:  # Coefficients, errors and the criterion use the same rows.
             recent.whitened, recent.fitted = tuple(self._whitened(fitted)), fitted
         return iter(recent.whitened)
 
