@@ -275,8 +275,8 @@ class Motion:
         Differences turn noise into σ² ω^2r at frequency ω, so that motion with ω² below the level is hidden,
         whatever the order. For an exact law (`memory`) σ² is that of the state with the least noise relative
         to its spread, so that the model error does not bend a badly measured state for the sake of another. A
-        hidden state keeps the model error that lets it leave its first values. At the least level states forget
-        after 100 samples: slow noise and errors of a solver do not bend them (benchmark: solver_made).
+        hidden state keeps the model error that lets it leave its first values. At the least level states
+        forget after 100 samples: slow noise and errors of a solver do not bend them (benchmark: solver_made).
         """
         if self.memory is not None or np.all((variance < (1e-4 * self.spread) ** 2)[self.measured]):
             level = max(level, 1e-4)
