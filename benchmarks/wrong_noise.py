@@ -35,6 +35,7 @@ DOUBTS = {
     "motion-below-rounding",
     "not-explained",
     "not-predictive",
+    "paths-apart",
     "rival-model",
     "smooth-residual",
     "solution-stopped",

@@ -64,7 +64,7 @@ class ConstraintError(CindyError):
 
     >>> import cindy
     >>> try:
-    ...     cindy.identify(([0, 1, 2], [1, 2, 4]), "poly:1", constraints=[cindy.fix("x1", "y", 1.0)])
+    ...     cindy.identify(([0, 1, 2, 3], [1, 2, 4, 8]), "poly:1", constraints=[cindy.fix("x1", "y", 1)])
     ... except cindy.ConstraintError as error:
     ...     print(error)
     a constraint names the term "y", which Polynomial(degree=1) does not have. Known: "1", "x1".
