@@ -54,7 +54,8 @@ def identify_with_parameters(request: Request) -> Model:
             "Use Integral(), or give the parameters values: basis.at({…})."
         )
     physics = request.physics(motion)
-    motion = request.narrowed(motion, physics)
+    # Whether the residual is noise is not tested beside parameters.
+    motion = replace(request.narrowed(motion, physics), forgetful=True)
     if any(at_samples(c) for c in physics.constraints):
         raise ConstraintError(
             f"identify: a constraint with a tolerance cannot be imposed while {_named(basis)} is unknown. "

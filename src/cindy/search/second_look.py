@@ -115,16 +115,17 @@ def look_again(first: Look, variance: Floats) -> Look:
     if first.found is None or not len(first.found.best.support):
         return first
     if first.found.options.likely is not None:
-        return _resolved(first, first.motion, first.found)
+        return _resolved(first, replace(first.motion, forgetful=True), first.found)
     look = each_by_its_own(first, variance)
     assert look.found is not None
     if leaves_noise(look.motion, look.found.best.fitted):
         return _instrument_before_law(look, variance)
     resolved = first.found.options.resolved(first.motion.rows // first.motion.states)
-    found = search(first.motion, resolved, variance, known=first.found.best)
+    motion = replace(first.motion, forgetful=True)
+    found = search(motion, resolved, variance, known=first.found.best)
     if found is None or not len(found.best.support):
         return look
-    return _resolved(first, first.motion, found)
+    return _resolved(first, motion, found)
 
 
 def _resolved(first: Look, motion: Motion, found: Found) -> Look:

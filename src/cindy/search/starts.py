@@ -346,7 +346,7 @@ def _searched_beside_a_smooth_error(state: Search, start: Fitted, variance: Floa
     if met is None or not len(met.support) or leaves_noise(motion, met.fitted):
         return None
     options = state.options.resolved(motion.rows // motion.states)
-    found = search(motion, options, variance, known=met)
+    found = search(replace(motion, forgetful=True), options, variance, known=met)
     return found if found is not None and len(found.best.support) else None
 
 

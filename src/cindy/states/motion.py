@@ -173,10 +173,9 @@ class Motion:
         are then the first half of the states, and their rates, which are never measured, the second
     parts: number of parts into which the steps between samples are divided; 0 for a map
     memory: (states,) autocorrelation time of the noise, in samples. With it the law is taken as exact, and
-        all residuals as noise with a memory, from a filter or a drifting sensor. None: the noise is white,
-        and the unexplained motion is a random walk
-    forcing: the shape of random kicks that also act between samples; None if the model error is small, or its
-        nature is not known yet
+        all residuals as noise with a memory, from a filter or a drifting sensor. None: the noise is white
+    forcing: the shape of random kicks that also act between samples; None if there are none, or not yet
+    forgetful: whether the residual may be no noise, which must not bend the states for long
     """
 
     records: tuple[Record, ...]
@@ -188,6 +187,7 @@ class Motion:
     parts: int = 1
     memory: Floats | None = None
     forcing: Forcing | None = None
+    forgetful: bool = False
     sizes: Floats | None = None
     """(states,) sizes that states are known to reach, from other data; None: those of the records."""
     _recent: _Recent = field(default_factory=_Recent, init=False, repr=False)
@@ -274,11 +274,11 @@ class Motion:
 
         Differences turn noise into σ² ω^2r at frequency ω, so that motion with ω² below the level is hidden,
         whatever the order. For an exact law (`memory`) σ² is that of the state with the least noise relative
-        to its spread, so that the model error does not bend a badly measured state for the sake of another. A
-        hidden state keeps the model error that lets it leave its first values. At the least level states
-        forget after 100 samples: slow noise and errors of a solver do not bend them (benchmark: solver_made).
+        to its spread, so that the model error does not bend a badly measured state for the sake of another.
+        At 1e-4 states forget after 100 samples: what is no noise does not bend them for long.
         """
-        if self.memory is not None or np.all((variance < (1e-4 * self.spread) ** 2)[self.measured]):
+        clean = np.all((variance < (1e-4 * self.spread) ** 2)[self.measured])
+        if clean or self.forgetful or self.memory is not None:
             level = max(level, 1e-4)
         if self.memory is not None:
             # The model error of each measured state is then the same share of its spread.
