@@ -15,7 +15,14 @@ import cindy
 from cindy import systems
 from cindy.search.loop import Met, Search
 from cindy.states import start_of
-from cindy.states.doubts import _autoregression, _by_levinson, _far_ends, autocovariance, autoregression
+from cindy.states.doubts import (
+    _autoregression,
+    _by_levinson,
+    _far_ends,
+    _memories,
+    autocovariance,
+    autoregression,
+)
 from cindy.states.likelihood import _weighed
 
 
@@ -84,6 +91,15 @@ def test_white_noise_of_a_short_record_is_not_taken_for_a_memory_by_chance() -> 
     model = cindy.identify(cindy.Trajectory(t, x + noise, lorenz.states), basis)
     assert (model.noise_memory == 1.0).all()
     assert "noise-memory" not in {one.code for one in model.findings}
+
+
+@pytest.mark.parametrize("states", [1, 3, 30])
+def test_the_white_noise_of_many_states_is_as_seldom_taken_for_a_memory_as_that_of_one(states: int) -> None:
+    rng, doubted = np.random.default_rng(5), 0
+    for _ in range(60):
+        residuals = [list(rng.standard_normal((8, 400))) for _ in range(states)]
+        doubted += not all(memory.white for memory in _memories(residuals))
+    assert doubted <= 3
 
 
 def test_the_memory_of_noise_does_not_depend_on_a_tiny_jitter_of_the_times() -> None:

@@ -30,11 +30,12 @@ from cindy.states.linearised import Forcing
 from cindy.states.motion import Fitted, Motion
 from cindy.states.record import MISSING, since_start
 
-_WHITE, _CHANCE = 1.1, 4.0
-"""Rows are white if their autocorrelation time is below the first number plus the second times √(lags /
-rows), as the sum of l correlations of white noise has the variance l / rows. White noise of 500 rows exceeds
-this once in 30 times, of 5,000 once in 300 (simulated). Data of solvers at their usual tolerances have 1.3 to
-40 (benchmark: solver_made)."""
+_WHITE, _SURE = 1.1, 2.0
+"""Rows are white if their autocorrelation time 1 + 2 Σ ρ_k is below the first number plus 2 z √(lags / rows),
+as the sum of l correlations of white noise has the variance l / rows. z is the second number where one state
+is looked at, and √(z² + 2 log d) where the residuals of d states are: the chance that one of them exceeds it
+stays the same. White noise of one state and 500 rows exceeds this once in 30 times, of 5,000 once in 300
+(simulated). Data of solvers at their usual tolerances have 1.3 to 40 (benchmark: solver_made)."""
 _ORDERS = 20
 """Largest order of an autoregressive process: a bound on work."""
 _FORGETTING = (0.5, 0.7, 0.85, 0.93, 0.97)
@@ -63,7 +64,7 @@ def _left(motion: Motion, fitted: Fitted) -> float:
 
 def noise_memory(motion: Motion, fitted: Fitted) -> list[_Memory]:
     """The autocorrelation time of the white residuals, by state; empty if S is not positive definite."""
-    return [memory(stretches) for stretches in _white_residuals(motion, fitted)]
+    return _memories(_white_residuals(motion, fitted))
 
 
 def sensor_memory(motion: Motion, fitted: Fitted) -> list[_Memory]:
@@ -73,7 +74,13 @@ def sensor_memory(motion: Motion, fitted: Fitted) -> list[_Memory]:
     and of its rate. The residuals y − x of the measurements are then used in place of the white residuals.
     """
     residuals = _white_residuals if motion.measured.all() else _measurement_residuals
-    return [memory(stretches) for stretches in residuals(motion, fitted)]
+    return _memories(residuals(motion, fitted))
+
+
+def _memories(residuals: list[list[Floats]]) -> list[_Memory]:
+    """The autocorrelation time of each state, one of as many as there are residuals."""
+    among = sum(map(bool, residuals))
+    return [memory(stretches)._replace(among=max(among, 1)) for stretches in residuals]
 
 
 def autoregression(motion: Motion, fitted: Fitted) -> float:
@@ -160,16 +167,21 @@ def _white_residuals(motion: Motion, fitted: Fitted) -> list[list[Floats]]:
 
 
 class _Memory(NamedTuple):
-    """An autocorrelation time, the number of lags in its sum, and the number of rows it was computed from."""
+    """An autocorrelation time, the number of lags in its sum, and the number of rows it was computed from.
+
+    among: how many times are looked at together, of which chance makes some long
+    """
 
     time: float
     lags: int
     rows: int
+    among: int = 1
 
     @property
     def white(self) -> bool:
         """Whether white noise may have this autocorrelation time by chance."""
-        return self.time < _WHITE + _CHANCE * float(np.sqrt(self.lags / max(self.rows, 1)))
+        sure = np.sqrt(_SURE**2 + 2.0 * np.log(self.among))
+        return self.time < _WHITE + 2.0 * sure * float(np.sqrt(self.lags / max(self.rows, 1)))
 
 
 def memory(stretches: list[Floats]) -> _Memory:
