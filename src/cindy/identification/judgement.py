@@ -143,7 +143,7 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         *diagnostics.findings,
         *_outside(moved),
         *_driven(model, data),
-        *paths_apart(model, some),
+        *(() if model.diffusion is None else paths_apart(model, some)),
         *(
             Finding("solution-stopped", f"A solution did not reach the end of the data: {reason}.")
             for reason in compared.stopped[:3]

@@ -275,9 +275,9 @@ def densities(model: Equations, data: Sequence[Trajectory], *, seed: int = 0) ->
 
 
 def paths_apart(model: Equations, data: Sequence[Trajectory], *, seed: int = 0) -> Iterator[Finding]:
-    """A finding on the state whose paths spread least like the data (step 4); none without random kicks."""
+    """A finding on the state whose paths, with random kicks, spread least like the data (step 4)."""
     runs = spread_over(data, _PATHS.pieces)
-    states = None if model.diffusion is None else denoised_states(model, runs)
+    states = denoised_states(model, runs)
     width, count = model.order * len(model.states), _PATHS.long_paths
     pieces = [
         (x[first], run.part(first, min(len(run), first + _PATHS.most)))
