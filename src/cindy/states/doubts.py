@@ -180,7 +180,7 @@ class _Memory(NamedTuple):
     @property
     def white(self) -> bool:
         """Whether white noise may have this autocorrelation time by chance."""
-        sure = np.sqrt(_SURE**2 + 2.0 * np.log(self.among))
+        sure = float(np.sqrt(_SURE**2 + 2.0 * np.log(self.among)))
         return self.time < _WHITE + 2.0 * sure * float(np.sqrt(self.lags / max(self.rows, 1)))
 
 
