@@ -303,7 +303,10 @@ def test_only_the_command_line_prints():
 
 @cache
 def exported(module: str) -> list[str]:
-    """What a door hands on by importing it under its own name, or lists in `__all__`."""
+    """What a door hands on by importing it under its own name, or lists in `__all__`.
+
+    A room that is one module, and from which no user imports, offers every name without an underscore.
+    """
     handed = [
         alias.name
         for node in tree(module).body
@@ -315,6 +318,9 @@ def exported(module: str) -> list[str]:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         if target is not None and ast.unparse(target) == "__all__":
             return [*handed, *ast.literal_eval(node.value)]
+    own = [node.name for node in tree(module).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    own += [ast.unparse(n.targets[0]) for n in tree(module).body if isinstance(n, ast.Assign)]
+    handed += [name for name in own if not name.startswith("_")] if MODULES[module].parent == SOURCE else []
     return handed or pytest.fail(f"{module} offers nothing")
 
 

@@ -22,19 +22,6 @@ from numpy.typing import NDArray
 
 from cindy.errors import DataError, require
 
-__all__ = [
-    "Floats",
-    "Ints",
-    "Space",
-    "device_of",
-    "evenly",
-    "is_foreign",
-    "namespace",
-    "one_thread",
-    "space_of",
-    "to_numpy",
-]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 

@@ -11,26 +11,6 @@ from numpy.typing import ArrayLike
 from cindy._arrays import Floats
 from cindy.errors import DataError
 
-__all__ = [
-    "counted",
-    "did_you_mean",
-    "file_path",
-    "flag",
-    "floats",
-    "increasing",
-    "instance",
-    "integer",
-    "non_negative",
-    "number",
-    "numbers",
-    "one_of",
-    "positive",
-    "short",
-    "stretch",
-    "text",
-    "unique_names",
-]
-
 
 def floats(values: ArrayLike, where: str, *, ndim: int, allow_nan: bool = False) -> Floats:
     """`values` as a contiguous array of floats with `ndim` dimensions, all of them finite.

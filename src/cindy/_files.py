@@ -17,19 +17,6 @@ import numpy as np
 from cindy._check import file_path
 from cindy.errors import DataError
 
-__all__ = [
-    "is_file",
-    "json_number",
-    "json_value",
-    "make_folder",
-    "no_constant",
-    "to_float",
-    "to_mapping",
-    "to_names",
-    "whole_file",
-    "write_text",
-]
-
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str], what: str) -> Iterator[BinaryIO]:

@@ -27,27 +27,6 @@ from cindy._arrays import Floats, Ints, Space
 from cindy._check import integer
 from cindy.errors import DataError
 
-__all__ = [
-    "Operator",
-    "apply_alike",
-    "cumulative",
-    "derivative",
-    "derivative_weights",
-    "divided_differences",
-    "increments",
-    "interval_weights",
-    "nested",
-    "onto_samples",
-    "reach",
-    "running_sums",
-    "uniform_step",
-    "whitened",
-    "whitened_differences",
-    "windowed",
-    "without_first",
-    "without_polynomials",
-]
-
 Operator = scipy.sparse.csr_array
 
 _BATCH = 4096
