@@ -34,33 +34,29 @@ def whole_file(path: str | os.PathLike[str], what: str) -> Iterator[BinaryIO]:
         real, mode = _destination(target)
     except (OSError, ValueError) as error:
         raise _unwritable(what, target, error) from error
-    if mode is not None and not stat.S_ISREG(mode):
-        try:
-            with real.open("wb") as stream:
-                yield stream
-        except OSError as error:
-            raise _unwritable(what, target, error) from error
-        return
+    direct = mode is not None and not stat.S_ISREG(mode)
     # Not tempfile, whose files only their owner can read, and still so after the rename.
-    temporary = real.with_name(f".{real.name[:100]}.{secrets.token_hex(6)}.part")
+    written = real if direct else real.with_name(f".{real.name[:100]}.{secrets.token_hex(6)}.part")
     try:
-        stream = temporary.open("xb")
+        stream = written.open("wb" if direct else "xb")
     except OSError as error:
         raise _unwritable(what, target, error) from error
     try:
         with stream:
             yield stream
+            if direct:
+                return
             stream.flush()
             if mode is not None:
-                os.chmod(temporary, stat.S_IMODE(mode))
+                os.chmod(written, stat.S_IMODE(mode))
             # The data must be on the disk before the name is, or a power cut could leave a damaged file.
             os.fsync(stream.fileno())
-        os.replace(temporary, real)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise _unwritable(what, target, error) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+        os.replace(written, real)
+    except BaseException as error:
+        if not direct:
+            written.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _unwritable(what, target, error) from error
         raise
 
 
