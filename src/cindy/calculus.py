@@ -159,9 +159,11 @@ def _build(t: Floats, kind: tuple[str, int], degree: int, half_width: int) -> Op
         basis = legendre.legvander((windows - centre[:, None]) / half[:, None], degree)
         place = (t[row] - centre) / half
         if kind[0] == "integral":
-            moments = _step_integrals(place, (t[row + 1] - centre) / half, degree) * half[:, None]
+            ends = [legendre.legvander(at, degree + 1) for at in ((t[row + 1] - centre) / half, place)]
+            moments = (ends[0] - ends[1]) @ legendre.legint(np.eye(degree + 1), axis=0) * half[:, None]
         else:
-            moments = _derivatives(place, degree, kind[1]) / half[:, None] ** kind[1]
+            slopes = legendre.legder(np.eye(degree + 1), kind[1], axis=0)
+            moments = legendre.legvander(place, degree - kind[1]) @ slopes / half[:, None] ** kind[1]
         # Step 3.
         values[row] = _combined(basis, moments)
     return _assemble(values, starts, len(t))
@@ -174,19 +176,6 @@ def _combined(basis: Floats, moments: Floats) -> Floats:
     # QR, not the normal equations, which would square the condition number.
     q, r = np.linalg.qr(basis)
     return np.asarray((q @ np.linalg.solve(r.transpose(0, 2, 1), moments[:, :, None]))[:, :, 0])
-
-
-def _derivatives(at: Floats, degree: int, order: int) -> Floats:
-    """(n, degree + 1): derivatives of the Legendre polynomials at the given points."""
-    return np.asarray(
-        legendre.legvander(at, degree - order) @ legendre.legder(np.eye(degree + 1), order, axis=0)
-    )
-
-
-def _step_integrals(start: Floats, stop: Floats, degree: int) -> Floats:
-    """(n, degree + 1): integrals of the Legendre polynomials from `start` to `stop`."""
-    step = legendre.legvander(stop, degree + 1) - legendre.legvander(start, degree + 1)
-    return np.asarray(step @ legendre.legint(np.eye(degree + 1), axis=0))
 
 
 def _starts(rows: int, samples: int, half_width: int) -> Ints:
@@ -214,11 +203,6 @@ def divided_differences(x: Floats, order: int) -> Floats:
     distances = np.where(np.eye(order + 1, dtype=bool), 1.0, distances / scale)
     weights = 1.0 / np.prod(distances, axis=2)
     return np.asarray(weights / np.linalg.norm(weights, axis=1, keepdims=True))
-
-
-def without_first(stack: Floats) -> Floats:
-    """Differences to the first row of each window, as (windows · (length − 1), columns)."""
-    return (stack[:, 1:] - stack[:, :1]).reshape(-1, stack.shape[2])
 
 
 def without_polynomials(stack: Floats, t: Floats, count: int) -> Floats:

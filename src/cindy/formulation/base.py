@@ -62,18 +62,18 @@ class Formulation(ABC):
             Formulation.kinds.setdefault(cls.kind, cls)
 
     @property
-    @abstractmethod
     def min_samples(self) -> int:
         """A segment with fewer samples has no rows."""
+        return self.order + 2
 
     @property
     @abstractmethod
     def margin(self) -> int:
         """The number of samples on either side of a stretch on which its rows may depend."""
 
-    @abstractmethod
     def edges(self, samples: int) -> Ints:
         """Stretch k of a segment of that many samples is edges[k] … edges[k + 1] − 1."""
+        return split(samples, STRETCH)
 
     @abstractmethod
     def _matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
@@ -228,15 +228,8 @@ class Differential(Formulation):
             integer(self.half_width, "Differential: `half_width`", least=1)
 
     @property
-    def min_samples(self) -> int:
-        return self.order + 2
-
-    @property
     def margin(self) -> int:
         return max(self.half_width or 0, self.smooth or 0)
-
-    def edges(self, samples: int) -> Ints:
-        return split(samples, STRETCH)
 
     def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
         if self.degree is not None and self.half_width is not None:
@@ -296,9 +289,6 @@ class Discrete(Formulation):
     @property
     def margin(self) -> int:
         return 1 + (self.smooth or 0)
-
-    def edges(self, samples: int) -> Ints:
-        return split(samples, STRETCH)
 
     def fit_to(self, trajectories: Sequence[Trajectory]) -> Self:
         return self

@@ -34,7 +34,6 @@ from cindy.calculus import (
     whitened,
     whitened_differences,
     windowed,
-    without_first,
     without_polynomials,
 )
 from cindy.data import Trajectory, half_period, some_segments
@@ -127,10 +126,6 @@ class Integral(Formulation):
                 "Integral: `rates` are for x'' = F(x, x') with states fitted: they need order=2, "
                 f'initial="free" and smooth=None, but the form is {self!r}.'
             )
-
-    @property
-    def min_samples(self) -> int:
-        return self.order + 2
 
     @property
     def margin(self) -> int:
@@ -355,7 +350,7 @@ class Integral(Formulation):
             # Increments become integrals from the first sample of the window.
             running_sums(stack[:, :, :width])
             if self.initial == "first":
-                rows.append(without_first(stack))
+                rows.append((stack[:, 1:] - stack[:, :1]).reshape(-1, stack.shape[2]))
             elif feedback:
                 # Step 4.
                 rows.append(whitened(stack, at, self.order, feedback))
