@@ -67,14 +67,10 @@ def is_foreign(values: Any) -> bool:
     return type(values).__module__.partition(".")[0] in _FOREIGN and hasattr(values, "shape")
 
 
-def namespace(values: Any) -> Any:
-    """The functions of the array API standard for an array of another library."""
-    return require("array_api_compat", "gpu", "an array on a device").array_namespace(values)
-
-
-def device_of(values: Any) -> Any:
-    """The device that holds an array of another library."""
-    return require("array_api_compat", "gpu", "an array on a device").device(values)
+def space_holding(values: Any) -> Space:
+    """The space of an array of another library."""
+    compatible: Any = require("array_api_compat", "gpu", "an array on a device")
+    return Space(compatible.array_namespace(values), compatible.device(values))
 
 
 def to_numpy(values: Any) -> Any:

@@ -155,9 +155,7 @@ def with_turns(t: Floats, u_t: Floats, u: Floats, hold: Hold) -> tuple[Floats, F
     smooth: if it was sampled faster than the states, every step of t is divided into equal steps that are no
     longer than its own, which keeps its content and a constant step.
     """
-    nearest = np.clip(np.searchsorted(t, u_t), 1, max(len(t) - 1, 1)) if len(t) > 1 else np.zeros(1, np.intp)
-    if len(t) > 1:
-        nearest = nearest - (u_t - t[nearest - 1] < t[nearest] - u_t)
+    nearest = np.rint(np.interp(u_t, t, np.arange(len(t)))).astype(np.intp)
     close = _BETWEEN.one_time * (float(np.min(np.diff(t))) if len(t) > 1 else 1.0)
     u_t = np.where(np.abs(u_t - t[nearest]) <= close, t[nearest], u_t)
     if hold == "band":

@@ -138,9 +138,15 @@ def _lazy(path: Any, files: list[Path] | None, columns: _Columns) -> Lazy:
                 raise DataError(f"read: there is no file {str(file)[:200]}.")
         return Lazy([_File(file.absolute(), columns) for file in files], "files")
     if is_dask_frame(path):
-        return Lazy(_parts_of_frame(path, columns), "a Dask data frame")
+        return Lazy(packed(path.to_delayed(), "partition", columns), "a Dask data frame")
     if is_lazy_dataset(path):
-        return Lazy(_parts_of_dataset(path, columns), "an xarray Dataset")
+        # Chunks may be cut along several dimensions: a part takes one stretch along each of them.
+        stretches = []
+        for dimension, sizes in path.chunksizes.items():
+            edges = np.concatenate([[0], np.cumsum(sizes)])
+            stretches.append([(dimension, slice(int(a), int(b))) for a, b in pairwise(edges)])
+        chunks = [path.isel(dict(box)) for box in product(*stretches)]
+        return Lazy(packed(chunks, "chunk", columns), "an xarray Dataset")
     raise DataError(
         "read: lazy=True needs files, a Dask DataFrame or a Dataset with chunks, "
         f"but got {type(path).__name__}, which is in memory already."
@@ -397,21 +403,6 @@ class Lazy:
 
     def __repr__(self) -> str:
         return f"Lazy({counted(len(self.parts), 'part')} of {self.source})"
-
-
-def _parts_of_frame(frame: Any, make: Callable[[Any], list[Trajectory]]) -> tuple[Part, ...]:
-    """The partitions of a Dask data frame; `make` turns a pandas frame into trajectories."""
-    return packed(frame.to_delayed(), "partition", make)
-
-
-def _parts_of_dataset(dataset: Any, make: Callable[[Any], list[Trajectory]]) -> tuple[Part, ...]:
-    """The chunks of an xarray Dataset of Dask arrays; `make` turns a loaded one into trajectories."""
-    # Chunks may be cut along several dimensions: a part takes one stretch along each of them.
-    stretches = []
-    for dimension, sizes in dataset.chunksizes.items():
-        edges = np.concatenate([[0], np.cumsum(sizes)])
-        stretches.append([(dimension, slice(int(a), int(b))) for a, b in pairwise(edges)])
-    return packed([dataset.isel(dict(box)) for box in product(*stretches)], "chunk", make)
 
 
 def is_dask_frame(data: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cindy._arrays import Floats, Space, device_of, is_foreign, namespace, to_numpy
+from cindy._arrays import Floats, Space, is_foreign, space_holding, to_numpy
 from cindy._check import stretch
 from cindy.data.field import Field
 from cindy.data.readers import (
@@ -247,13 +247,13 @@ class _DeviceTrajectory(Trajectory):
         return part
 
     def step(self, start: int, stop: int) -> float | None:
-        t = self.times[start:stop]
-        xp, count = namespace(t), stop - start
+        t, count = self.times[start:stop], stop - start
+        space = space_holding(t)
         first, last = float(t[0]), float(t[-1])
         step = (last - first) / (count - 1)
-        ideal = xp.arange(count, dtype=xp.float64, device=device_of(t)) * step
+        ideal = space.xp.arange(count, dtype=space.xp.float64, device=space.device) * step
         # As `calculus.uniform_step`, but on the device, so that one number is copied and not all times.
-        off = float(xp.max(xp.abs(t - first - ideal)))
+        off = float(space.xp.max(space.xp.abs(t - first - ideal)))
         return step if off <= 4 * np.finfo(float).eps * max(abs(first), abs(last)) else None
 
     def on_device(self, space: Space, start: int, stop: int) -> Any:
@@ -263,23 +263,10 @@ class _DeviceTrajectory(Trajectory):
         return rows
 
     def segments(self) -> list[Trajectory]:
-        xp = namespace(self.columns)
+        xp = space_holding(self.columns).xp
         if not bool(xp.any(xp.isnan(self.columns))):
             return [self]
         return Trajectory(self.t, self.x, self.states, name=self.name, weight=self.weight).segments()
-
-
-def _parts_of(data: Any) -> tuple[Part, ...]:
-    """The parts of a Dask bag of trajectories, or of a pair (t, x) of Dask arrays with chunks along time."""
-    if isinstance(data, (tuple, list)):
-        return _parts_of_arrays(data)
-    kind = type(data).__name__
-    if kind == "Bag":
-        return packed(data.to_delayed(), "partition", _trajectories)
-    raise DataError(
-        f"A Dask {kind} alone has no times. "
-        "Pass a pair (t, x), a bag of trajectories, or cindy.read(frame, …)."
-    )
 
 
 def _is_dask(data: Any) -> bool:
@@ -287,8 +274,16 @@ def _is_dask(data: Any) -> bool:
     return type(data).__module__.partition(".")[0] == "dask" and hasattr(data, "__dask_graph__")
 
 
-def _parts_of_arrays(data: Sequence[Any]) -> tuple[Part, ...]:
-    require("dask.array", "dask", "a Dask array")
+def _parts_of(data: Any) -> tuple[Part, ...]:
+    """The parts of a Dask bag of trajectories, or of a pair (t, x) of Dask arrays with chunks along time."""
+    kind = type(data).__name__
+    if kind == "Bag":
+        return packed(data.to_delayed(), "partition", _trajectories)
+    if not isinstance(data, (tuple, list)):
+        raise DataError(
+            f"A Dask {kind} alone has no times. "
+            "Pass a pair (t, x), a bag of trajectories, or cindy.read(frame, …)."
+        )
     if len(data) != 2 or not hasattr(data[1], "chunks"):
         raise DataError(
             "Expected a pair (t, x) in which x is a Dask array; "

@@ -135,21 +135,19 @@ class Trajectory:
         given = _of_frame(u) if isinstance(inputs, (tuple, list, type(None))) and not inputs else inputs
         input_names = _names(given, "u", 0 if signals is None else signals.shape[1], f"{where}: `inputs`")
         unique_names(state_names + input_names, f"{where}: `states` and `inputs` together")
-        fields = {
-            "t": _read_only(times, t),
-            "x": _read_only(values, x),
-            "states": state_names,
-            "u": None if signals is None else _read_only(signals, u),
-            "inputs": input_names,
-            "hold": hold,
-            "delay": _delays(delay, state_names + input_names, where),
-            "time_unit": text(time_unit, f"{where}: `time_unit`") or unit,
-            "stopped": None if stopped is None else text(stopped, f"{where}: `stopped`"),
-            "name": name,
-            "weight": positive(weight, f"{where}: `weight`"),
-        }
-        for field, value in fields.items():
-            object.__setattr__(self, field, value)
+        self.__dict__.update(
+            t=_read_only(times, t),
+            x=_read_only(values, x),
+            states=state_names,
+            u=None if signals is None else _read_only(signals, u),
+            inputs=input_names,
+            hold=hold,
+            delay=_delays(delay, state_names + input_names, where),
+            time_unit=text(time_unit, f"{where}: `time_unit`") or unit,
+            stopped=None if stopped is None else text(stopped, f"{where}: `stopped`"),
+            name=name,
+            weight=positive(weight, f"{where}: `weight`"),
+        )
 
     def __len__(self) -> int:
         return len(self.t)
