@@ -19,23 +19,9 @@ from cindy._arrays import Floats
 from cindy._check import did_you_mean
 from cindy.errors import DataError
 
-FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "tanh": np.tanh,
-    "exp": np.exp,
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "abs": np.abs,
-    "sign": np.sign,
-}
-"""Functions of one argument."""
+_NAMES = "sin cos tan asin acos atan sinh cosh tanh exp log sqrt abs sign"
+FUNCTIONS: dict[str, Callable[[Floats], Floats]] = {name: getattr(np, name) for name in _NAMES.split()}
+"""Functions of one argument, which have the same names in numpy."""
 SEVERAL: dict[str, Callable[[Floats, Floats], Floats]] = {"max": np.maximum, "min": np.minimum}
 """Functions of two arguments or more."""
 COMPARISONS: dict[str, Callable[[Floats, Floats], Any]] = {
@@ -331,14 +317,7 @@ def parse(text: str, where: str) -> Expression:
         raise DataError(f"{where}: {text[:80]!r} cannot be read ({error}).") from error
 
 
-_COMPARED: dict[type[ast.cmpop], str] = {
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-}
+_COMPARED = dict(zip((ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq), COMPARISONS, strict=True))
 _ARITY = dict.fromkeys(FUNCTIONS, (1, 1)) | dict.fromkeys(SEVERAL, (2, 40)) | {"where": (3, 3)}
 """The fewest and the most arguments of every function."""
 _OPERATORS = {ast.Add: "+", ast.Sub: "+", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}

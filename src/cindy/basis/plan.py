@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -99,14 +99,18 @@ class Plan:
         return max(sum(factor.power for factor in term if factor.kind == "variable") for term in self.terms)
 
     @cached_property
-    def slopes(self) -> tuple[Plan, tuple[_Slope, ...]]:
-        """A plan for the terms of which derivatives consist, and every derivative as a sum of those terms."""
+    def slopes(self) -> tuple[Plan, tuple[tuple[int, int, float, int], ...]]:
+        """A plan for the terms of which derivatives consist, and every derivative as a sum of those terms.
+
+        A summand (term, variable, coefficient, column) of d term / d variable is `coefficient` times the term
+        `column` of that plan.
+        """
         columns: dict[Term, int] = {}
         entries = []
         for i, term in enumerate(self.terms):
             for j, variable in enumerate(self.variables):
                 for coefficient, slope in differentiate(term, variable, self.variables):
-                    entries.append(_Slope(i, j, coefficient, columns.setdefault(slope, len(columns))))
+                    entries.append((i, j, coefficient, columns.setdefault(slope, len(columns))))
         return Plan.of(tuple(columns), self.variables), tuple(entries)
 
     def run(self, x: Floats, out: Floats) -> None:
@@ -157,15 +161,6 @@ class Plan:
         return out
 
 
-class _Slope(NamedTuple):
-    """A summand of d term / d variable: `coefficient` times the slope term `column`."""
-
-    term: int
-    variable: int
-    coefficient: float
-    column: int
-
-
 def _write(factor: Factor, columns: list[Floats], target: Floats, start: int) -> None:
     """Write the values of a factor without its power to `target`."""
     if factor.kind == "variable":
@@ -178,20 +173,16 @@ def _write(factor: Factor, columns: list[Floats], target: Floats, start: int) ->
             "cannot give. Terms with derivatives need a Field."
         )
     else:
-        if factor.frequency == 1.0:
-            argument = columns[0]
-        else:
-            np.multiply(columns[0], factor.frequency, out=target)
-            argument = target
-        (np.sin if factor.kind == "sin" else np.cos)(argument, out=target)
+        np.multiply(columns[0], factor.frequency, out=target)
+        (np.sin if factor.kind == "sin" else np.cos)(target, out=target)
 
 
 def _on_device(factor: Factor, columns: list[Any], space: Space) -> Any:
     if factor.kind == "variable":
         return columns[0]
     if factor.kind in ("sin", "cos"):
-        argument = columns[0] if factor.frequency == 1.0 else columns[0] * factor.frequency
-        return space.xp.sin(argument) if factor.kind == "sin" else space.xp.cos(argument)
+        wave = space.xp.sin if factor.kind == "sin" else space.xp.cos
+        return wave(columns[0] * factor.frequency)
     # Functions of the user are written for numpy.
     return space.put(call(factor, [space.get(column) for column in columns]))
 
