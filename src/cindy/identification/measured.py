@@ -53,7 +53,7 @@ class _AtMeasuredStates(Inference):
     def of(cls, problem: Problem, choice: Choice, rule: Selection) -> _AtMeasuredStates:
         candidates = choice.candidates
         price = rule.priced(candidates)
-        return cls(problem.physics, problem.form, candidates, choice.result, choice.support, price)
+        return cls(problem, problem.form, candidates, choice.result, choice.support, price)
 
     def score(self, fit: Refit) -> float:
         # The same for all rules, so that their models can be compared.

@@ -350,7 +350,7 @@ class Physics:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class Problem(Physics):
     """The rows of a summary, to be explained by few coefficients that obey the constraints.
 
     The solver gets its standard form (`StandardForm`); `physical` undoes the scaling.
@@ -370,38 +370,20 @@ class Problem:
     [[0.0, 0.0], [0.0, -1.0], [1.0, 0.0]]
     """
 
+    names: Names = field(init=False, repr=False)
     summary: Summary
     _: KW_ONLY
-    radius: float | None = None
-    constraints: Sequence[Constraint] = ()
-    weights: Weights = field(default_factory=Adaptive)
-    samples: Floats | None = None
     floor: Floats | None = None
 
     def __post_init__(self) -> None:
         instance(self.summary, Summary, "Problem: `summary`", "the Summary that cindy.accumulate gives")
         if self.floor is not None:
             object.__setattr__(self, "floor", floats(self.floor, "Problem: `floor`", ndim=1))
-        for name in ("constraints", "samples"):
-            object.__setattr__(self, name, getattr(self.physics, name))
-        self.physics.require_rows(sum(block.rows for block in self.summary.blocks))
-
-    @cached_property
-    def physics(self) -> Physics:
-        """The same without the data."""
         summary = self.summary
-        return Physics(
-            Names(summary.basis, summary.states, summary.inputs, summary.formulation),
-            radius=self.radius,
-            constraints=self.constraints,
-            weights=self.weights,
-            samples=self.samples,
-        )
-
-    @property
-    def names(self) -> Names:
-        """The names that constraints may use."""
-        return self.physics.names
+        names = Names(summary.basis, summary.states, summary.inputs, summary.formulation)
+        object.__setattr__(self, "names", names)
+        super().__post_init__()
+        self.require_rows(sum(block.rows for block in summary.blocks))
 
     @cached_property
     def form(self) -> StandardForm:
@@ -451,18 +433,9 @@ class Problem:
         """Physical coefficients (terms, states) of scaled ones."""
         return self.form.physical(x)
 
-    @property
-    def rows(self) -> Rows:
-        """The constraints as rows over the physical coefficients."""
-        return self.physics.rows
-
     def require_feasible(self) -> None:
         """Raise an InfeasibleError that quotes the constraints where no coefficients satisfy them."""
         self.oracle.origin  # noqa: B018
-
-    def violation(self, coef: Floats) -> float:
-        """The largest amount by which physical coefficients miss a constraint, in its own units."""
-        return self.physics.violation(coef)
 
 
 def _all_constraints(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
