@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, eye_array
 from scipy.sparse.csgraph import connected_components
 
 from cindy._arrays import Floats, Ints
@@ -421,9 +421,7 @@ class Freedom:
     @classmethod
     def whole(cls, size: int) -> Freedom:
         """The freedom without any equality: each coefficient is a parameter."""
-        at = np.arange(size)
-        basis = csr_array((np.ones(size), at, np.arange(size + 1)), shape=(size, size))
-        return cls(basis, np.zeros(size))
+        return cls(eye_array(size, format="csr"), np.zeros(size))
 
 
 def connected(matrix: csr_array) -> tuple[Ints, Ints]:

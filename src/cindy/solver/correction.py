@@ -23,6 +23,7 @@ from cindy.solver.sampled_rows import LocalModel
 
 # Takes the atom that the oracle found and the gap, and gives the iterate to go on with.
 Advance = Callable[[Atom, float], Iterate]
+Begun = tuple[Iterate, Advance]
 # Atoms with their weights.
 Start = list[tuple[Atom, float]]
 
@@ -44,9 +45,7 @@ class Correction(ABC):
     """
 
     @abstractmethod
-    def begin(
-        self, objective: LeastSquares, oracle: Oracle, target: float, start: Start
-    ) -> tuple[Iterate, Advance]:
+    def begin(self, objective: LeastSquares, oracle: Oracle, target: float, start: Start) -> Begun:
         """The first iterate, and the function that moves it after each oracle call.
 
         target: the gap at which the run will stop
@@ -69,9 +68,7 @@ class Plain(Correction):
     [2.0, 0.0, 0.0]
     """
 
-    def begin(
-        self, objective: LeastSquares, oracle: Oracle, target: float, start: Start
-    ) -> tuple[Iterate, Advance]:
+    def begin(self, objective: LeastSquares, oracle: Oracle, target: float, start: Start) -> Begun:
         walk = Walk(objective, oracle.origin)
         walk.place(start)
 
@@ -105,9 +102,7 @@ class FullyCorrective(Correction):
         positive(self.accuracy, "FullyCorrective: `accuracy`")
         integer(self.inner_steps, "FullyCorrective: `inner_steps`", least=1)
 
-    def begin(
-        self, objective: LeastSquares, oracle: Oracle, target: float, start: Start
-    ) -> tuple[Iterate, Advance]:
+    def begin(self, objective: LeastSquares, oracle: Oracle, target: float, start: Start) -> Begun:
         hull = _Hull(objective, oracle, start, self.inner_steps)
 
         def advance(atom: Atom, gap: float) -> Iterate:
@@ -143,9 +138,7 @@ class Blended(Correction):
     def __post_init__(self) -> None:
         integer(self.inner_steps, "Blended: `inner_steps`", least=1)
 
-    def begin(
-        self, objective: LeastSquares, oracle: Oracle, target: float, start: Start
-    ) -> tuple[Iterate, Advance]:
+    def begin(self, objective: LeastSquares, oracle: Oracle, target: float, start: Start) -> Begun:
         hull = _Hull(objective, oracle, start, self.inner_steps)
         accuracy: float | None = None
 
@@ -185,9 +178,7 @@ class Direct(Correction):
 
     leap: bool = False
 
-    def begin(
-        self, objective: LeastSquares, oracle: Oracle, target: float, start: Start
-    ) -> tuple[Iterate, Advance]:
+    def begin(self, objective: LeastSquares, oracle: Oracle, target: float, start: Start) -> Begun:
         if isinstance(objective, LocalModel):
             # A sample gives only an estimate of the curvature, which does not deserve an exact minimiser.
             return Blended().begin(objective, oracle, target, start)
@@ -206,7 +197,7 @@ class Direct(Correction):
         return corral, advance
 
 
-def _leap(objective: LeastSquares, oracle: Oracle, target: float) -> tuple[Iterate, Advance] | None:
+def _leap(objective: LeastSquares, oracle: Oracle, target: float) -> Begun | None:
     """An iterate at the least-squares solution; None where that does not solve the problem."""
     solution = least_squares_within(objective, oracle.region)
     if solution is None:

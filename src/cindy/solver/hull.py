@@ -263,10 +263,6 @@ class Corral(Iterate):
         return sum([len(group.atoms) for group in self._groups])
 
     def snapshot(self) -> Snapshot:
-        if self._price > 0.0:
-            return way_back(
-                self.origin, [self.nonzeros(np.concatenate([group.indices for group in self._groups]))]
-            )
         # At the price 0 a step changes only one group. Snapshots share the records of the other groups.
         for group in self._groups:
             if group.record is None:

@@ -32,6 +32,10 @@ from cindy.solver.region import Atom, Ball, Oracle, Region
 from cindy.solver.result import Result, Sizes, Status, Step, Trace, certificate
 from cindy.solver.sampled_rows import SampledRows
 
+Objective = LeastSquares | SampledRows
+# The point of a run on the one, and on the other.
+Moving = Iterate | Epochs
+
 PATIENCE = 50
 """Iterations in a row with neither a measurable decrease nor a narrower gap, after which the run has stalled:
 in its last digits the objective may rise and fall by turns for ever (test_laws.py)."""
@@ -93,7 +97,8 @@ def conditional_gradient(
     check_problem(objective, oracle, correction, "conditional_gradient")
     _check_limits(tol, max_iter, max_seconds, callback)
     scale, iterate, advance = _begin(objective, oracle, correction or Direct(), tol, start)
-    history, trace = list[Step](), Trace(max(_size(objective) // 2, 50_000))
+    numbers = iterate.x.size if isinstance(objective, SampledRows) else objective.factor.size
+    history, trace = list[Step](), Trace(max(numbers // 2, 50_000))
     patience, unproved = _Patience(), np.inf
     while True:
         # Steps 1 and 2.
@@ -124,8 +129,7 @@ def conditional_gradient(
         # Step 4.
         estimated, iterate = iterate.estimated, advance(atom, gap)
         patience.spend(step, gap, iterate, estimated)
-    result = _result(iterate.x.copy(), tuple(history), scale, status, began, trace)
-    return _warned(result, tol, quiet)
+    return _warned(_result(iterate.x.copy(), tuple(history), scale, status, began, trace), tol, quiet)
 
 
 @dataclass
@@ -144,7 +148,7 @@ class _Patience:
         """Whether the last step made no progress, but the run has not stalled yet."""
         return 0 < self.idle < PATIENCE
 
-    def spend(self, step: Step, gap: float, iterate: Iterate | Epochs, estimated: bool) -> None:
+    def spend(self, step: Step, gap: float, iterate: Moving, estimated: bool) -> None:
         """Count a step. Progress is judged by two exact objectives, not where one is a sample's estimate."""
         if estimated or iterate.estimated:
             return
@@ -154,7 +158,7 @@ class _Patience:
         self.idle, self.narrowest = 0 if moves else self.idle + 1, min(self.narrowest, gap)
 
 
-def _step(iterate: Iterate | Epochs, number: int, gap: float, began: float) -> Step:
+def _step(iterate: Moving, number: int, gap: float, began: float) -> Step:
     seconds = time.perf_counter() - began
     return Step(number, gap, iterate.objective, iterate.count, seconds, iterate.passes)
 
@@ -164,9 +168,7 @@ def _falls(objective: float, before: float) -> bool:
     return bool(objective < (1.0 - MEASURABLE) * before)
 
 
-def _last(
-    objective: LeastSquares | SampledRows, oracle: Oracle, iterate: Iterate | Epochs, step: Step
-) -> Step:
+def _last(objective: Objective, oracle: Oracle, iterate: Moving, step: Step) -> Step:
     """The step where a callback stops the run, with gap and objective computed from the point itself."""
     # The first refresh ends an epoch at the best point of a line, whose gradient is a combination of two. The
     # second computes the gradient at that point.
@@ -197,7 +199,7 @@ def gap_at(objective: LeastSquares | SampledRows, oracle: Oracle, x: Floats) -> 
     return certificate(oracle, point, gradient, sizes, objective=objective, aim=0.0)[1]
 
 
-def _point(x: Floats, objective: LeastSquares | SampledRows, where: str) -> Floats:
+def _point(x: Floats, objective: Objective, where: str) -> Floats:
     """A point that was given, of shape (terms, targets)."""
     point = floats(x, where, ndim=2)
     shape = (objective.terms, objective.targets)
@@ -206,9 +208,7 @@ def _point(x: Floats, objective: LeastSquares | SampledRows, where: str) -> Floa
     return point
 
 
-def _proved(
-    objective: LeastSquares | SampledRows, oracle: Oracle, iterate: Iterate | Epochs, aim: float
-) -> tuple[Atom, float]:
+def _proved(objective: Objective, oracle: Oracle, iterate: Moving, aim: float) -> tuple[Atom, float]:
     """The certificate of an honest iterate."""
     if isinstance(iterate, Epochs):
         return certificate(oracle, iterate.x, iterate.gradient, iterate.sizes(), objective=None, aim=aim)
@@ -218,12 +218,12 @@ def _proved(
 
 
 def _begin(
-    objective: LeastSquares | SampledRows,
+    objective: Objective,
     oracle: Oracle,
     correction: Correction,
     tol: float,
     start: Floats | None,
-) -> tuple[float, Iterate | Epochs, Callable[[Atom, float], Iterate | Epochs]]:
+) -> tuple[float, Moving, Callable[[Atom, float], Moving]]:
     """The unit of the tolerance, the first iterate, and the function that moves it after each oracle call."""
     atoms = _start(oracle, objective, start)
     if isinstance(objective, SampledRows):
@@ -235,16 +235,7 @@ def _begin(
     return scale, *correction.begin(objective, oracle, tol * scale, atoms)
 
 
-def _size(objective: LeastSquares | SampledRows) -> int:
-    """How many numbers describe the objective."""
-    if isinstance(objective, SampledRows):
-        return objective.terms * objective.targets
-    return objective.factor.size
-
-
-def check_problem(
-    objective: LeastSquares | SampledRows, oracle: Oracle, correction: Correction | None, where: str
-) -> None:
+def check_problem(objective: Objective, oracle: Oracle, correction: Correction | None, where: str) -> None:
     """Raise an error unless these are what a run needs, and fit together."""
     example = "LeastSquares.from_rows(design, target) or SampledRows(design, target)"
     instance(objective, (LeastSquares, SampledRows), f"{where}: `objective`", example)
@@ -271,9 +262,7 @@ def _check_limits(tol: float, max_iter: int, max_seconds: float | None, callback
         )
 
 
-def _start(
-    oracle: Oracle, objective: LeastSquares | SampledRows, start: Floats | None
-) -> list[tuple[Atom, float]]:
+def _start(oracle: Oracle, objective: Objective, start: Floats | None) -> list[tuple[Atom, float]]:
     """The start as weighted atoms; none for the origin."""
     if start is None:
         return []
@@ -291,11 +280,8 @@ def _scale(objective: LeastSquares, oracle: Oracle) -> float:
     """The loss at zero; where that is zero, the loss at the origin of the region."""
     # Users judge a tolerance by the loss at zero. It vanishes where the targets are zero, but a region that
     # excludes zero still has something to minimise there.
-    at_zero = float(np.sum(objective.target**2))
-    if at_zero > 0:
-        return at_zero
-    at_origin = objective.value(oracle.origin.reshape(objective.terms, objective.targets))
-    return at_origin if at_origin > 0 else 1.0
+    origin = oracle.origin.reshape(objective.terms, objective.targets)
+    return float(np.sum(objective.target**2)) or objective.value(origin) or 1.0
 
 
 def _result(
