@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -117,16 +117,21 @@ def identify(
     equations = Equations.of(basis, known)
     given = Objects.of(equations.union, formulation, selection, correction, weights)
     settings = Settings(given.selection, given.correction, tol, max_iter, callback, seed, least)
-    asked = _Asked(given, equations, constraints, radius, settings, blocks, device, Stages(progress))
+    hire = partial(workers, executor, processes, where="identify")
+    asked = _Asked(
+        given, equations, constraints, radius, settings, blocks, device, Stages(progress), passes, hire
+    )
     if is_fields(trajectories):
         return asked.of_fields(trajectories, given.formulation if formulation else None, hidden, observe)
-    hire = partial(workers, executor, processes, where="identify")
-    return asked.of_readouts(trajectories, observe, passes, hire, hidden)
+    return asked.of_readouts(trajectories, observe, hidden)
 
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """The arguments of `identify` apart from the data, with objects in the place of texts."""
+    """The arguments of `identify` apart from the data, with objects in the place of texts.
+
+    hire: makes a context manager of the executor for the pieces of the data
+    """
 
     given: Objects
     equations: Equations
@@ -136,6 +141,8 @@ class _Asked:
     blocks: int
     device: Any
     stages: Stages
+    passes: int | None
+    hire: Callable[..., Any]
     shared: Floats | None = None
     """Correlation of the noise of the states, where several are computed from one column."""
 
@@ -158,14 +165,12 @@ class _Asked:
             fields, self.given.basis, form, add, partial(Problem, **self.known()), self.settings
         )
 
-    def of_readouts(
-        self, measured: Any, observe: Mapping[str, str] | None, passes: int | None, hire: Any, hidden: Any
-    ) -> Model:
+    def of_readouts(self, measured: Any, observe: Mapping[str, str] | None, hidden: Any) -> Model:
         """The model of trajectories whose columns measure states, or combinations of them."""
         if hidden is None or isinstance(hidden, np.integer):
             hidden = int(hidden or 0)
         if observe is None:
-            return self.of_trajectories(measured, passes, hire, hidden)
+            return self.of_trajectories(measured, hidden)
         data = as_source(measured).whole
         if data is None:
             raise DataError(
@@ -173,24 +178,19 @@ class _Asked:
                 "Read them without lazy=True."
             )
         form = self.given.formulation
-        fitted = passes != 1 and form.leaves_noise and not form.discrete
+        fitted = self.passes != 1 and form.leaves_noise and not form.discrete
         return identify_readouts(
             data,
             observe,
             hidden,
-            lambda states, w, shared: replace(self, shared=shared).of_trajectories(states, passes, hire, w),
+            lambda states, w, shared: replace(self, shared=shared).of_trajectories(states, w),
             fitted=fitted,
         )
 
-    def of_trajectories(
-        self, trajectories: Any, passes: int | None, hire: Callable[..., Any], hidden: Any = 0
-    ) -> Model:
-        """The model of trajectories whose columns are states.
-
-        hire: makes a context manager of the executor for the pieces of the data
-        """
+    def of_trajectories(self, trajectories: Any, hidden: Any = 0) -> Model:
+        """The model of trajectories whose columns are states."""
         if not (isinstance(hidden, int) and hidden == 0):
-            return self._with_hidden(trajectories, passes, hire, hidden)
+            return self._with_hidden(trajectories, hidden)
         form = self.given.formulation
         measured, faults = _without_faults(as_source(trajectories), form)
         source, data, basis, laws = _opened(measured, self.given.basis, self.equations, form)
@@ -199,30 +199,24 @@ class _Asked:
         if laws:
             names = Names(basis, data[0].states, data[0].inputs, form)
             check_agreement(laws, self.constraints, names)
-        with refusals_told(data, basis, form, faults), hire() as executor:
+        with refusals_told(data, basis, form, faults), self.hire() as executor:
             request = self._request(Pieces(source, executor, self.stages), data, basis, laws)
             sums = partial(accumulate, blocks=self.blocks, device=self.device, progress=self.stages.data)
             gather = partial(sums, basis=basis, executor=executor)
-            model = _law(request, passes, partial(_one_pass, request, gather))
-        model = _with_limits(model, source, self.constraints, passes, self.device)
-        model = replace(model, findings=(*faults, *model.findings))
-        model = _compared(model, data, self.settings.seed, self.stages)
+            model = _law(request, self.passes, partial(_one_pass, request, gather))
+        model = self._told(model, source, faults, data)
         # A second model, of positions alone, is only for advice: it is not made where constraints, libraries
         # or `passes` might not fit it.
-        free = not self.constraints and not laws and passes is None and source.whole is not None
-        return beside_positions(model, data, partial(self._of_positions, hire)) if free else model
+        free = not self.constraints and not laws and self.passes is None and source.whole is not None
+        return beside_positions(model, data, self._of_positions) if free else model
 
-    def _of_positions(self, hire: Callable[..., Any], positions: list[Trajectory]) -> Model:
+    def _of_positions(self, positions: list[Trajectory]) -> Model:
         """The model x'' = F(x, x') of positions alone, with the other settings as they are."""
         given = self.given._replace(formulation=Integral(order=2, rates=True))
         settings = replace(self.settings, callback=None)
-        return replace(self, given=given, settings=settings, shared=None).of_trajectories(
-            positions, None, hire
-        )
+        return replace(self, given=given, settings=settings, shared=None).of_trajectories(positions)
 
-    def _with_hidden(
-        self, trajectories: Any, passes: int | None, hire: Callable[..., Any], hidden: Any
-    ) -> Model:
+    def _with_hidden(self, trajectories: Any, hidden: Any) -> Model:
         """The law with hidden states; with "auto" their number grows while one more is worth its price."""
         # Clipped values stay: the limit may belong to the hidden motion, as of a tank that overflows.
         measured, faults = without_glitches(as_source(trajectories).some(_SOME))
@@ -233,7 +227,7 @@ class _Asked:
         gain, least, kicked = -np.inf, np.inf, False
         for names in auto_names(measured[0]) if auto else [hidden_names(hidden, measured[0])]:
             request = self._hidden_request(measured, names)
-            law = identify_with_hidden(request, names, passes, formulas)
+            law = identify_with_hidden(request, names, self.passes, formulas)
             if best is None:
                 least, kicked = criterion_without(request, len(names))
             worth = -np.inf if law is None else least - law.criterion
@@ -244,7 +238,7 @@ class _Asked:
             best, gain = law, worth
             least = np.inf if law is None else law.criterion
         if best is None and auto:
-            model = self.of_trajectories(trajectories, passes, hire)
+            model = self.of_trajectories(trajectories)
             return replace(model, findings=(*model.findings, not_needed(("w",), gain, kicked)))
         if best is None:
             raise NoModelError(
@@ -252,18 +246,15 @@ class _Asked:
                 "basis, or a library for each equation."
             )
         if not auto and not formulas and len(names) > 1:
-            best = self._last_judged(measured, names, passes, best)
-        source = request.pieces.source
-        model = _with_limits(best.told(gain, kicked), source, self.constraints, passes, self.device)
-        model = replace(model, findings=(*faults, *model.findings))
-        return with_forecasts(_compared(model, best.data, self.settings.seed, self.stages), measured)
+            best = self._last_judged(measured, names, best)
+        model = self._told(best.told(gain, kicked), request.pieces.source, faults, best.data)
+        return with_forecasts(model, measured)
 
-    def _last_judged(
-        self, measured: list[Trajectory], names: tuple[str, ...], passes: int | None, law: Discovery
-    ) -> Discovery:
+    def _last_judged(self, measured: list[Trajectory], names: tuple[str, ...], law: Discovery) -> Discovery:
         """The law, with a finding where one without the last hidden state is as good."""
         try:
-            less = identify_with_hidden(self._hidden_request(measured, names[:-1]), names[:-1], passes, {})
+            request = self._hidden_request(measured, names[:-1])
+            less = identify_with_hidden(request, names[:-1], self.passes, {})
         except CindyError:
             # A library or a constraint names that state, so the user wants it.
             return law
@@ -285,13 +276,40 @@ class _Asked:
         form, known = self.given.formulation, self.known(laws)
         return Request(pieces, data, basis, form, known, self.settings, self.shared)
 
+    def _told(self, model: Model, source: Source, faults: Sequence[Finding], data: list[Trajectory]) -> Model:
+        """The model with its R² on the data and all findings."""
+        findings = (*faults, *model.findings, *self._limits(model, source))
+        self.stages.tell(0, 1, "comparison")
+        model = replace(model, findings=findings)
+        model = judged(_with_scales(model, data, self.settings.seed), data)
+        self.stages.tell(1, 1, "comparison")
+        return model
 
-def _compared(model: Model, data: list[Trajectory], seed: int, stages: Stages) -> Model:
-    """The model with its R² on the data and all findings."""
-    stages.tell(0, 1, "comparison")
-    model = judged(_with_scales(model, data, seed), data)
-    stages.tell(1, 1, "comparison")
-    return model
+    def _limits(self, model: Model, source: Source) -> Iterator[Finding]:
+        """Findings on what was not done because of the size of the data or their source."""
+        large = self.passes is None and model.formulation.leaves_noise and model.coef.size > _LARGE
+        if not source.again:
+            yield Finding(
+                "read-once",
+                "The data came from a generator and were read only once, so the first model could not be "
+                "refined. Pass a list, or read(paths, lazy=True).",
+            )
+        elif large and not model.denoised:
+            yield Finding(
+                "not-denoised",
+                f"The states were not denoised, because with {model.coef.size:,} candidate coefficients that "
+                "would take long: the terms were evaluated at the measured states. passes=2 denoises them "
+                "anyway.",
+                {"coefficients": model.coef.size},
+            )
+        if self.device is not None and model.denoised:
+            message = "The states were denoised on the processor: `device` is used with passes=1 only."
+            yield Finding("device-unused", message)
+        if source.whole is None and any(at_samples(c) for c in self.constraints):
+            message = (
+                f"A conservation law with a tolerance was imposed at {_SOME:,} samples, not at all of them."
+            )
+            yield Finding("tolerance-at-samples", message, {"samples": _SOME})
 
 
 def _law(request: Request, passes: int | None, one_pass: Callable[[], Model]) -> Model:
@@ -397,34 +415,6 @@ def _with_unmeasured(data: list[Trajectory], basis: Basis, *, whole: bool) -> tu
             "parts. Give the trajectories such an input, or read them without lazy=True."
         )
     return with_inputs(data, (*data[0].inputs, *hidden)), basis.apart_from(hidden)
-
-
-def _with_limits(
-    model: Model, source: Source, constraints: Sequence[Constraint], passes: int | None, device: Any
-) -> Model:
-    """The model with findings on what was not done because of the size of the data or their source."""
-    findings = []
-    if not source.again:
-        message = (
-            "The data came from a generator and were read only once, so the first model could not be "
-            "refined. Pass a list, or read(paths, lazy=True)."
-        )
-        findings.append(Finding("read-once", message))
-    elif (
-        passes is None and model.formulation.leaves_noise and model.coef.size > _LARGE and not model.denoised
-    ):
-        message = (
-            f"The states were not denoised, because with {model.coef.size:,} candidate coefficients that "
-            "would take long: the terms were evaluated at the measured states. passes=2 denoises them anyway."
-        )
-        findings.append(Finding("not-denoised", message, {"coefficients": model.coef.size}))
-    if device is not None and model.denoised:
-        message = "The states were denoised on the processor: `device` is used with passes=1 only."
-        findings.append(Finding("device-unused", message))
-    if source.whole is None and any(at_samples(c) for c in constraints):
-        message = f"A conservation law with a tolerance was imposed at {_SOME:,} samples, not at all of them."
-        findings.append(Finding("tolerance-at-samples", message, {"samples": _SOME}))
-    return replace(model, findings=(*model.findings, *findings))
 
 
 def _with_scales(model: Model, data: list[Trajectory], seed: int) -> Model:
