@@ -34,7 +34,7 @@ from cindy.model.equations import Equations
 from cindy.model.field_simulation import simulate_field
 from cindy.model.matching import as_states
 from cindy.model.simulation import Limits
-from cindy.model.solution import Solution, solutions, solved_along, stretches_of
+from cindy.model.solution import Solution, solutions
 from cindy.summary import accumulate
 
 
@@ -237,10 +237,9 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
     """
     # An equation of second order needs a rate to start from, which takes a few samples.
     least = 4 if model.order == 2 else 2
-    stretches = stretches_of(completed(model, data)) if data else []
-    comparable = [stretch for stretch in stretches if len(stretch.samples) >= least]
+    runs = completed(model, data) if data else []
     # Step 1.
-    whole = tuple(solved_along(model, comparable))
+    whole = tuple(solutions(model, runs, least=least))
     states = len(model.states)
     explained = through = _explained(whole, states)
     stopped = tuple(dict.fromkeys(solved.simulated.stopped for solved in whole if solved.simulated.stopped))
@@ -258,7 +257,7 @@ def compare(model: Equations, data: Sequence[Trajectory]) -> Comparison:
             length = max(length, min(shortest, longest))
             if length >= longest:
                 break
-            again = tuple(solved_along(model, comparable, window=length))
+            again = tuple(solutions(model, runs, window=length, least=least))
             if np.min(_explained(again, states)) > np.min(explained):
                 best, window, explained = again, length, _explained(again, states)
             if np.all(explained >= enough) or length == shortest:
@@ -354,8 +353,12 @@ def score(model: Equations, trajectories: Any, kind: str = "equation", *, window
         raise DataError('score: a discrete model has no derivatives. Use kind="equation".')
     else:
         form = model.formulation if kind == "equation" else Differential(order=model.order)
-        compared = _slopes if kind == "derivative" and model.rates else _rows
-        pairs = list(compared(model, data, form.fit_to(data).unweighted()))
+        form = form.fit_to(data).unweighted()
+        segments = [part for run in data for part in run.segments() if len(part) >= form.min_samples]
+        if kind == "derivative" and model.rates:
+            pairs = [_slopes(model, segment, form) for segment in segments]
+        else:
+            pairs = [form.compared(segment, model.basis, model.coef) for segment in segments]
     if not pairs:
         raise DataError("score: no trajectory has enough complete samples in a row to be compared.")
     # The integral form has removed the unknown initial state, and with it the mean.
@@ -370,23 +373,12 @@ def score(model: Equations, trajectories: Any, kind: str = "equation", *, window
     return _determination(seen, modelled, centred=centred)
 
 
-def _rows(model: Equations, data: list[Trajectory], form: Formulation) -> Iterator[Compared]:
-    """(left-hand side from the data, right-hand side) of the equations, for each stretch without gaps."""
-    for segment in (part for run in data for part in run.segments()):
-        if len(segment) >= form.min_samples:
-            yield form.compared(segment, model.basis, model.coef)
-
-
-def _slopes(model: Equations, data: list[Trajectory], form: Formulation) -> Iterator[Compared]:
-    """The same for estimated derivatives if terms hold rates, which are estimated in the same way."""
+def _slopes(model: Equations, segment: Trajectory, form: Formulation) -> Compared:
+    """(estimated derivatives, right-hand side) if terms hold rates, which are estimated in the same way."""
     settings = form.to_dict()
     how = {"degree": settings["degree"], "half_width": settings["half_width"]}
-    for segment in (part for run in data for part in run.segments()):
-        if len(segment) >= form.min_samples:
-            rates, slopes = (
-                derivative(segment.t, segment.x, 0, len(segment), order=k, **how) for k in (1, 2)
-            )
-            yield slopes, model.predict(np.hstack([segment.x, rates]), segment.u)
+    rates, slopes = (derivative(segment.t, segment.x, 0, len(segment), order=k, **how) for k in (1, 2))
+    return slopes, model.predict(np.hstack([segment.x, rates]), segment.u)
 
 
 def _solutions(model: Equations, data: list[Trajectory], window: int | None) -> Iterator[Compared]:

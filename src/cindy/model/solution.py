@@ -159,11 +159,25 @@ def _improved(
     start: Floats, missed: Callable[[Floats], Floats], scale: Floats, lower: Floats, upper: Floats
 ) -> Floats:
     """The start after a few rounds of Levenberg and Marquardt's method within bounds."""
+
+    def slope_at(start: Floats, left: Floats) -> Floats:
+        """Derivatives of the errors by the start, in units of the scale, by differences; 0 if it is fixed."""
+        columns = []
+        for k, unit in enumerate(scale):
+            if lower[k] == upper[k]:
+                columns.append(np.zeros(len(left)))
+                continue
+            step = np.zeros(len(start))
+            step[k] = _START.difference * unit
+            step[k] *= 1 if start[k] + step[k] <= upper[k] else -1
+            columns.append((missed(start + step) - left) / step[k] * unit)
+        return np.column_stack(columns)
+
     left = missed(start)
     damping, slope = 1e-3, np.zeros((len(left), 0))
     for _ in range(_START.rounds):
         if slope.shape[1] == 0 or len(start) <= _START.many:
-            slope = _slope(start, left, missed, scale, lower, upper)
+            slope = slope_at(start, left)
         if not np.all(np.isfinite(slope)):
             return start
         before = float(left @ left)
@@ -191,26 +205,6 @@ def _improved(
     return start
 
 
-def _slope(
-    start: Floats,
-    left: Floats,
-    missed: Callable[[Floats], Floats],
-    scale: Floats,
-    lower: Floats,
-    upper: Floats,
-) -> Floats:
-    """Derivatives of the errors by the start, in units of the scale, by differences; 0 where it is fixed."""
-    columns = []
-    for k, unit in enumerate(scale):
-        if lower[k] == upper[k]:
-            columns.append(np.zeros(len(left)))
-            continue
-        step = np.zeros(len(start))
-        step[k] = _START.difference * unit * (1 if start[k] + _START.difference * unit <= upper[k] else -1)
-        columns.append((missed(start + step) - left) / step[k] * unit)
-    return np.column_stack(columns)
-
-
 @dataclass(frozen=True, eq=False)
 class Solution:
     """A stretch of data without gaps, and the solution that starts with it.
@@ -228,18 +222,7 @@ class Solution:
     start: Floats
 
 
-def solutions(
-    model: Equations, data: Sequence[Trajectory], *, window: int | None = None
-) -> Iterator[Solution]:
-    """A solution for every stretch of the data, in order, restarted every `window` samples if given.
-
-    Without restarts it begins at the fitted start. With restarts it has too few samples ahead to fit one
-    under large noise, and begins at denoised states, which use the samples before as well.
-    """
-    yield from solved_along(model, stretches_of(data), window=window)
-
-
-class Stretch(NamedTuple):
+class _Stretch(NamedTuple):
     """Samples without a gap between them.
 
     trajectory: the index of their trajectory in the data
@@ -251,15 +234,18 @@ class Stretch(NamedTuple):
     around: Trajectory
 
 
-def stretches_of(data: Sequence[Trajectory]) -> list[Stretch]:
-    """The stretches of all trajectories, in order."""
-    return [Stretch(i, part, _around(part, run)) for i, run in enumerate(data) for part in run.segments()]
-
-
-def solved_along(
-    model: Equations, stretches: Sequence[Stretch], *, window: int | None = None
+def solutions(
+    model: Equations, data: Sequence[Trajectory], *, window: int | None = None, least: int = 1
 ) -> Iterator[Solution]:
-    """As `solutions`, of given stretches."""
+    """A solution for every stretch of the data, in order, restarted every `window` samples if given.
+
+    Without restarts it begins at the fitted start. With restarts it has too few samples ahead to fit one
+    under large noise, and begins at denoised states, which use the samples before as well.
+
+    least: samples of a stretch; shorter ones are left out
+    """
+    segments = [(i, part) for i, run in enumerate(data) for part in run.segments() if len(part) >= least]
+    stretches = [_Stretch(i, part, _around(part, data[i])) for i, part in segments]
     # Over half an oscillation even a chaotic solution is a smooth function of its start.
     looked = spread_over(sorted({stretch.trajectory for stretch in stretches}), LOOK)
     near = half_period([stretch.samples for stretch in stretches if stretch.trajectory in looked])
@@ -352,7 +338,7 @@ def _between(t: Floats, x: Floats, measured: Floats) -> Floats:
     return np.asarray(np.ceil(np.sqrt(off / _START.visible) - 1.0).clip(0.0, _START.most_between))
 
 
-def _fitted(model: Equations, stretches: Sequence[Stretch], window: int | None) -> list[Floats]:
+def _fitted(model: Equations, stretches: Sequence[_Stretch], window: int | None) -> list[Floats]:
     """(samples, order · states) of each stretch: denoised states to start from; NaN if they are unknown."""
     width = model.order * len(model.states)
     # Without restarts only the beginning is needed.
