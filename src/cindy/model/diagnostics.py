@@ -101,13 +101,9 @@ class _MeasuredRows:
         terms = np.arange(len(coef))
         return EquationRows(terms, self.total.design, self.total.target[:, j], self.total.rows)
 
-    def losses(self, coef: Floats) -> Floats:
-        """(states,) sum of squared residuals over that of the targets."""
-        return unexplained_rows(self.total, coef)
-
     def relative_loss(self, coef: Floats) -> float:
-        """Their mean over the states."""
-        return float(np.mean(self.losses(coef)))
+        """Sum of squared residuals over that of the targets, the mean over the states."""
+        return float(np.mean(unexplained_rows(self.total, coef)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +161,7 @@ def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
         findings += _correlated(model, judge, memory, band, size_left > _LIMITS.exact * size)
     findings += _left_over(model, rough.samples, form, beyond)
     noise = np.where(np.isfinite(model.noise), model.noise, rms if form.integrates else np.nan)
-    loss, distinct = rows.losses(model.coef), without_repeats(findings)
+    loss, distinct = unexplained_rows(rows.total, model.coef), without_repeats(findings)
     return Diagnostics(form, rows, loss, left, rms, correlation, band, noise, beyond, distinct)
 
 
@@ -335,21 +331,14 @@ def _beyond_noise(model: Model, data: Sequence[Trajectory], rough: Roughness, le
 
 def _lack_of_steps(model: Model, data: Sequence[Trajectory]) -> Floats:
     """(states,) the lack of fit of a map (step 4); NaN if no stretch without missing steps is long enough."""
-    segments = [
-        part for trajectory in data for part in trajectory.segments() if len(part) >= _LIMITS.shortest
-    ]
-    pairs = [
-        model.formulation.compared(segment, model.basis, model.coef) for segment in segments[: _LIMITS.most]
-    ]
-    left = [measured - modelled for measured, modelled in pairs]
-    whole = [
-        (segment, rest)
-        for segment, rest in zip(segments, left, strict=False)
-        if len(rest) == len(segment) - 1
-    ]
-    if not whole:
-        return np.full(len(model.states), np.nan)
-    return lack_of_fit([segment for segment, _ in whole], [rest for _, rest in whole])
+    segments = [part for run in data for part in run.segments() if len(part) >= _LIMITS.shortest]
+    whole, left = [], []
+    for segment in segments[: _LIMITS.most]:
+        measured, modelled = model.formulation.compared(segment, model.basis, model.coef)
+        if len(measured) == len(segment) - 1:
+            whole.append(segment)
+            left.append(measured - modelled)
+    return lack_of_fit(whole, left) if whole else np.full(len(model.states), np.nan)
 
 
 def _left_over(model: Model, samples: int, form: Formulation, beyond: Floats) -> Iterator[Finding]:
@@ -416,8 +405,8 @@ class FieldComparison:
 def diagnose_fields(model: Model, fields: Sequence[Field]) -> Diagnostics:
     """The rows of the weak form and the loss there; fields have no residuals in time alone."""
     form, total = field_rows_of(model, fields)
-    rows, unknown = _MeasuredRows(total), np.full(len(model.states), np.nan)
-    loss, noise = rows.losses(model.coef), np.asarray(model.noise)
+    unknown, noise = np.full(len(model.states), np.nan), np.asarray(model.noise)
+    rows, loss = _MeasuredRows(total), unexplained_rows(total, model.coef)
     return Diagnostics(form, rows, loss, [], unknown, unknown[None], 0.0, noise, unknown, model.findings)
 
 
