@@ -13,8 +13,9 @@ No single path should agree with the data. A model with kicks is compared with t
 and by the density of its states:
 
 1. Draw many paths from the start of a solution, each with its own kicks.
-2. Add measurement noise, y = x + σ e with the noise σ of the model. At every time 90 % of the values lie
-   between their 5th and 95th percentiles. This is the band; data lie in it as often if the model is right.
+2. Add measurement noise, y = x + σ e with the noise σ of the model, zero if unknown. At every time 90 % of
+   the values lie between their 5th and 95th percentiles. This is the band; data lie in it as often if the
+   model is right.
 3. Without inputs, draw paths from random samples and discard their first halves, after which the start is
    forgotten. The histogram of the rest is the stationary density of the measurements. With inputs, follow the
    inputs of each trajectory; the density is that over the same times.
@@ -226,24 +227,19 @@ def _drift(model: Equations, like: Trajectory, bound: Floats) -> Drift:
     return drift
 
 
-def band(model: Equations, solution: Solution, *, seed: int = 0) -> tuple[Floats, Floats]:
+def band(model: Equations, solution: Solution) -> tuple[Floats, Floats]:
     """Lower and upper edge, (samples, states) each, of the band of paths from the start of a solution."""
     # Step 1.
     starts = np.tile(solution.start, (_PATHS.paths, 1))
-    paths = many_paths(model, starts, solution.measured, seed=seed)[..., : len(model.states)]
+    paths = many_paths(model, starts, solution.measured)[..., : len(model.states)]
     # Step 2.
-    paths += _noise(model) * np.random.default_rng(seed + 1).standard_normal(paths.shape)
+    paths += np.nan_to_num(model.noise) * np.random.default_rng(1).standard_normal(paths.shape)
     # After a blow-up of every path there is no band.
     alive, shares = np.isfinite(paths).any(axis=0), [50 * (1 - LEVEL), 50 * (1 + LEVEL)]
     edges = np.full((2, *alive.shape), np.nan)
     edges[:, alive] = np.nanpercentile(paths[:, alive], shares, axis=0)
     low, high = edges
     return low, high
-
-
-def _noise(model: Equations) -> Floats:
-    """(states,) standard deviation of the measurement noise; zero if unknown."""
-    return np.nan_to_num(model.noise)
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,23 +254,23 @@ class Density:
     model: Floats
 
 
-def densities(model: Equations, data: Sequence[Trajectory], *, seed: int = 0) -> list[Density]:
+def densities(model: Equations, data: Sequence[Trajectory]) -> list[Density]:
     """The density of every state in the data and by the model (step 3); none if no sample has all states."""
-    pieces = list(_along_inputs(model, data) if model.inputs else _anywhere(model, data, seed))
+    pieces = list(_along_inputs(model, data) if model.inputs else _anywhere(model, data))
     drawn, d = [], len(model.states)
     if not pieces:
         return []
     # Step 3: with inputs the whole paths count, without them their second halves.
     for k, (starts, like) in enumerate(pieces):
-        paths = many_paths(model, starts, like, seed=seed + k)[..., :d]
+        paths = many_paths(model, starts, like, seed=k)[..., :d]
         drawn.append((paths if model.inputs else paths[:, len(like) // 2 :]).reshape(-1, d))
     simulated = np.concatenate(drawn)
-    simulated += _noise(model) * np.random.default_rng(seed + 1).standard_normal(simulated.shape)
+    simulated += np.nan_to_num(model.noise) * np.random.default_rng(1).standard_normal(simulated.shape)
     measured = np.concatenate([run.x for run in ([like for _, like in pieces] if model.inputs else data)])
     return [_histograms(measured[:, j], simulated[:, j]) for j in range(d)]
 
 
-def paths_apart(model: Equations, data: Sequence[Trajectory], *, seed: int = 0) -> Iterator[Finding]:
+def paths_apart(model: Equations, data: Sequence[Trajectory]) -> Iterator[Finding]:
     """A finding on the state whose paths, with random kicks, spread least like the data (step 4)."""
     runs = spread_over(data, _PATHS.pieces)
     states = denoised_states(model, runs)
@@ -291,8 +287,8 @@ def paths_apart(model: Equations, data: Sequence[Trajectory], *, seed: int = 0) 
         d = run.dimension
         if run.u is not None and not np.isfinite(run.u).all():
             continue
-        paths = many_paths(model, np.tile(begin, (count, 1)), run, seed=seed + k)[..., :d]
-        paths += _noise(model)[:d] * np.random.default_rng(seed).standard_normal(paths.shape)
+        paths = many_paths(model, np.tile(begin, (count, 1)), run, seed=k)[..., :d]
+        paths += np.nan_to_num(model.noise)[:d] * np.random.default_rng(0).standard_normal(paths.shape)
         seen = np.isfinite(run.x)
         both = np.where(seen, np.concatenate([run.x[None], paths]), 0.0)
         total = np.sum(both, axis=1) ** 2 / np.maximum(seen.sum(axis=0), 1)
@@ -316,13 +312,13 @@ def paths_apart(model: Equations, data: Sequence[Trajectory], *, seed: int = 0) 
         )
 
 
-def _anywhere(model: Equations, data: Sequence[Trajectory], seed: int) -> Iterator[tuple[Floats, Trajectory]]:
+def _anywhere(model: Equations, data: Sequence[Trajectory]) -> Iterator[tuple[Floats, Trajectory]]:
     """States at random samples, and a trajectory whose times the paths from there take."""
     longest = max(data, key=len)
     states = np.concatenate([_states(model, trajectory) for trajectory in data])
     states = states[np.isfinite(states).all(axis=1)]
     if len(states):
-        chosen = np.random.default_rng(seed).choice(len(states), size=_PATHS.long_paths)
+        chosen = np.random.default_rng(0).choice(len(states), size=_PATHS.long_paths)
         yield states[chosen], longest.part(0, min(len(longest), _PATHS.longest))
 
 
