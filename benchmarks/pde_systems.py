@@ -15,7 +15,7 @@ from benchmarks.attempt import truth_of
 from cindy._arrays import Floats
 from cindy.basis import Basis, Derivatives, Factor, Trigonometric
 from cindy.data import Field
-from cindy.model import Spectral, Summand, spectral_solution
+from cindy.model.spectral import Spectral, Summand, spectral_solution
 
 __all__ = [
     "FieldSystem",

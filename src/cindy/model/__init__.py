@@ -35,11 +35,6 @@ from cindy.model.model import Model as Model, Path as Path
 from cindy.model.model_file import load as load
 from cindy.model.simulation import Limits as Limits
 from cindy.model.solution import Solution as Solution, fine_curve as fine_curve, solutions as solutions
-from cindy.model.spectral import (
-    Spectral as Spectral,
-    Summand as Summand,
-    spectral_solution as spectral_solution,
-)
 from cindy.model.story import (
     definitions as definitions,
     determination as determination,

@@ -50,7 +50,6 @@ class Lines:
 
     summands: Sequence[Summand]
     states: tuple[str, ...]
-    variables: tuple[str, ...]
     axes: tuple[str, ...]
     coordinates: tuple[Floats, ...]
     periods: tuple[float | None, ...]
@@ -245,8 +244,7 @@ def simulate_field(
         solution = spectral_solution
     else:
         coordinates = tuple(start.coordinate(axis) for axis in start.axes)
-        names = (model.states, model.variables, start.axes)
-        system = Lines(terms, *names, coordinates, periods, known, boundary, model.order)
+        system = Lines(terms, model.states, start.axes, coordinates, periods, known, boundary, model.order)
         solution = _lines_solution
     rows, stopped = solution(
         system, first, times, rtol=rtol, growth=min(limits.growth, 1e6), progress=progress

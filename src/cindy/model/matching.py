@@ -91,14 +91,16 @@ class Readouts:
         matrix = np.array([_weights(name, text, named) for name, (text, _) in parsed.items()])
         exposure = tuple(seconds for _, seconds in parsed.values())
         _check_names(formulas, named, matrix, exposure)
-        # Step 2.
-        states, coordinates = _determined(columns, named, matrix)
+        # Step 2: states first, then columns.
+        unit = np.eye(len(named))
+        seen = np.linalg.norm(unit - np.linalg.pinv(matrix) @ matrix, axis=0) < _DETERMINED
+        own = tuple(name for name, determined in zip(named, seen, strict=True) if determined)
+        states, coordinates = _independent(columns, matrix, own, unit[seen])
         parts = matrix if len(states) == len(named) else _combinations(matrix, coordinates)
         # Step 4. After the states that the user calls hidden come the last named, often reaction products.
         rest = [name for name in (*wanted, *named[::-1]) if name in named and name not in states]
         others = tuple(dict.fromkeys(rest))
-        units = np.eye(len(named))[[named.index(name) for name in others]]
-        hidden = _independent(others, units, (), coordinates)[0]
+        hidden = _independent(others, unit[[named.index(name) for name in others]], (), coordinates)[0]
         return cls(formulas, named, states, coordinates, parts, hidden, exposure)
 
     @property
@@ -272,15 +274,6 @@ def _check_names(
                 f"identify: the column {column!r} measures {text!r}, and a formula names a state {column} "
                 "as well. Give the column another name."
             )
-
-
-def _determined(
-    columns: tuple[str, ...], named: tuple[str, ...], matrix: Floats
-) -> tuple[tuple[str, ...], Floats]:
-    """Names of the coordinates that the data determine, and Z: states first, then columns."""
-    unit = np.eye(len(named))
-    determined = np.flatnonzero(np.linalg.norm(unit - np.linalg.pinv(matrix) @ matrix, axis=0) < _DETERMINED)
-    return _independent(columns, matrix, tuple(named[j] for j in determined), unit[determined])
 
 
 def _independent(

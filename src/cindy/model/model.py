@@ -344,9 +344,8 @@ class Model(Equations):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model as JSON, whole or not at all; `cindy.load` reads it back."""
-        write_text(
-            path, json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False), "the model"
-        )
+        text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+        write_text(path, text, "the model")
 
     def to_dict(self) -> dict[str, Any]:
         """The model as plain values. Coefficients stand by name, as [value, standard error]."""

@@ -10,6 +10,7 @@ from html import escape
 
 import numpy as np
 
+from cindy._arrays import Floats
 from cindy._check import counted, units_of_time
 from cindy.basis import Language, equation_label, factor_code, pretty, variable_label
 from cindy.model.equations import Equations
@@ -181,9 +182,8 @@ def _noise(model: Equations) -> Iterator[tuple[str, str]]:
         yield "unexplained", forcing + " (forcing beyond the equations, per √time)"
 
 
-def _by_state(model: Equations, values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
-    """The values with the names of their states; those that are unknown, such as the noise of a hidden state,
-    are left out."""
+def _by_state(model: Equations, values: Floats) -> str:
+    """The values with the names of their states, less unknown ones, such as the noise of a hidden state."""
     named = zip(model.states, values, strict=True)
     return ", ".join(f"{variable_label(s)} {v:.2g}" for s, v in named if np.isfinite(v))
 
