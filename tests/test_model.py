@@ -303,6 +303,9 @@ DAMAGE = {
     "coefficients in a list": _with(coefficients=[[1.0, 2.0]]),
     "noise too short": _with(noise=[1.0]),
     "noise of text": _with(noise="ab"),
+    "kicks of null": _with(
+        diffusion={"terms": ["1"], "coef": None, "coef_error": [[0.1, 0.1]], "variables": ["x", "y"]}
+    ),
     "scores without models": _with(path={"chosen": 0, "scores": [1.0], "models": []}),
     "a history that is ragged": _with(
         result={

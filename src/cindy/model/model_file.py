@@ -67,6 +67,8 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
     row = {name: i for i, name in enumerate(basis.names(formulation.variables(states, inputs)))}
 
     settings = to_mapping(data["settings"], "settings")
+    arrays = {name: data[name] for name in ("noise", "scale")}
+    arrays |= {name: data.get(name) for name in ("noise_memory", "model_error", "covariance")}
 
     def model(part: Mapping[str, Any], **more: Any) -> Model:
         coef, error = _matrices(part["coefficients"], states, row)
@@ -93,8 +95,7 @@ def from_dict(data: Any, *, functions: Mapping[str, Callable[..., Any]] | None =
         data,
         diffusion=_diffusion(data.get("diffusion")),
         inclusion=_inclusion(data.get("inclusion"), states, row),
-        **{name: _numbers(data[name], name) for name in ("noise", "scale")},
-        **{name: _numbers(data.get(name), name) for name in ("noise_memory", "model_error", "covariance")},
+        **{name: None if value is None else _numbers(value, name) for name, value in arrays.items()},
         constraints=to_names(data["constraints"], "constraints"),
         findings=_findings(data),
         denoised=bool(data.get("denoised", to_mapping(data.get("near", {}), "near").get("models"))),
@@ -130,10 +131,8 @@ def _findings(data: Mapping[str, Any]) -> tuple[Finding, ...]:
     )
 
 
-def _numbers(value: Any, what: str) -> Floats | None:
-    """A list of numbers, or of lists of numbers, as an array; None if there is none."""
-    if value is None:
-        return None
+def _numbers(value: Any, what: str) -> Floats:
+    """A list of numbers, or of lists of numbers, as an array."""
     if not isinstance(value, list):
         raise DataError(f'"{what}" must be a list')
     return np.array([_numbers(v, what) if isinstance(v, list) else to_float(v, what) for v in value])
@@ -144,9 +143,8 @@ def _diffusion(data: Any) -> Diffusion | None:
         return None
     part = to_mapping(data, "diffusion")
     coef, error = (_numbers(part[name], f"diffusion: {name}") for name in ("coef", "coef_error"))
-    assert coef is not None
-    assert error is not None
-    together = _numbers(part.get("correlation"), "diffusion: correlation")
+    together = part.get("correlation")
+    together = None if together is None else _numbers(together, "diffusion: correlation")
     terms, variables = (to_names(part[name], name) for name in ("terms", "variables"))
     return Diffusion(terms, coef, error, variables, together)
 
