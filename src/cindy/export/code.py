@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cindy.basis import TIME, Language, Plan, Term, factor_code, statements, term_name, term_variables
+from cindy.basis import TIME, Language, Plan, factor_code, statements, term_name, term_variables
 from cindy.errors import DataError
 from cindy.export.sides import RightHandSides
 
@@ -227,8 +227,7 @@ def _julia_function(
 def to_modelica(equations: RightHandSides, *, name: str = "Cindy", x0: Sequence[float] | None = None) -> str:
     """A Modelica model whose coefficients and parameters are `parameter Real` and whose inputs are `input`.
 
-    name: of the model
-    x0: values to start from, positions and then rates for order 2; zero if not given
+    See `Model.to_modelica`; x0 holds positions and then rates for order 2.
     """
     if equations.discrete:
         raise DataError("to_modelica: a map has no derivatives. Use to_python, to_c, to_casadi or to_julia.")
@@ -267,20 +266,15 @@ def _side(
 ) -> str:
     """A right-hand side as one writes it by hand: symbols of coefficients times products of factors."""
     pieces = []
-    for i, term in enumerate(equations.terms):
-        if equations.coef[i, equation]:
-            pieces.append("*".join([symbols[i, equation], *_product(term, names, language)]))
+    for i in np.flatnonzero(equations.coef[:, equation]).tolist():
+        product = [symbols[i, equation]]
+        for factor in equations.terms[i]:
+            code = factor_code(factor, names, language, {}, symbolic=True)
+            if factor.kind == "call" and not re.fullmatch(r"\w+(\.\w+)?", code):
+                code = f"({code})"
+            product.append(code if factor.power == 1 else f"{code}^{factor.power}")
+        pieces.append("*".join(product))
     return " + ".join(pieces) or "0.0"
-
-
-def _product(term: Term, names: Mapping[str, str], language: Language) -> list[str]:
-    pieces = []
-    for factor in term:
-        code = factor_code(factor, names, language, {}, symbolic=True)
-        if factor.kind == "call" and not re.fullmatch(r"\w+(\.\w+)?", code):
-            code = f"({code})"
-        pieces.append(code if factor.power == 1 else f"{code}^{factor.power}")
-    return pieces
 
 
 def _identifiers(names: Sequence[str], taken: Iterable[str]) -> list[str]:

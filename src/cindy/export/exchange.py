@@ -19,7 +19,6 @@ import uuid
 import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
@@ -35,21 +34,13 @@ _LIBRARY = "cindy_model"
 
 
 def to_fmu(equations: RightHandSides, path: str | Path, *, x0: Sequence[float] | None = None) -> Path:
-    """Write an FMU for model exchange and for co-simulation; returns its path.
-
-    States, and for order 2 their rates, are outputs; inputs are inputs; coefficients and the parameters
-    inside terms are tunable parameters. Without a C compiler the FMU holds its source alone, and a warning
-    says so.
-
-    x0: values to start from, positions and then rates for order 2; zero if not given
-    """
+    """Write an FMU, see `Model.to_fmu`; x0 holds positions and then rates for order 2."""
     if equations.discrete:
         raise DataError("to_fmu: a map has no derivatives. Use to_python, to_c, to_casadi or to_julia.")
     target = Path(path)
-    states, (numbers, inside) = equations.first_order_states, coefficients(equations)
-    start = x0 or [0.0] * len(states)
-    variables = _Variables(states, equations.inputs, (*numbers, *inside), tuple(start))
-    body = _model_source(equations, variables)
+    numbers = [number for kind in coefficients(equations) for number in kind]
+    start = x0 or [0.0] * len(equations.first_order_states)
+    body = _model_source(equations, numbers, start)
     # The identifier depends on the model alone, so that the same model gives the same file.
     guid = "{" + str(uuid.uuid5(uuid.NAMESPACE_OID, body)) + "}"
     header = f'#define MODEL_GUID "{guid}"\n{body}'
@@ -62,10 +53,7 @@ def to_fmu(equations: RightHandSides, path: str | Path, *, x0: Sequence[float] |
         whole_file(target, "the FMU") as stream,
         zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
-        archive.writestr(
-            "modelDescription.xml",
-            _description(target.stem, guid, variables, len(_switches(equations)), equations.remark),
-        )
+        archive.writestr("modelDescription.xml", _description(target.stem, guid, equations, numbers, start))
         archive.writestr("sources/fmu.c", wrapper)
         archive.writestr("sources/model.h", header)
         if binary is not None:
@@ -73,27 +61,14 @@ def to_fmu(equations: RightHandSides, path: str | Path, *, x0: Sequence[float] |
     return target
 
 
-@dataclass(frozen=True)
-class _Variables:
-    """The variables of an FMU; value references count states, derivatives, inputs, and then numbers."""
+def _model_source(equations: RightHandSides, numbers: Sequence[Coefficient], start: Sequence[float]) -> str:
+    """model.h: the C code of the equations, and the value of every variable at the start.
 
-    states: tuple[str, ...]
-    inputs: tuple[str, ...]
-    numbers: tuple[Coefficient, ...]
-    start: tuple[float, ...]
-
-    @property
-    def values(self) -> list[float]:
-        """The value of every variable at the start; derivatives are computed."""
-        zeros = [0.0] * (len(self.states) + len(self.inputs))
-        return [*self.start, *zeros, *(number.value for number in self.numbers)]
-
-
-def _model_source(equations: RightHandSides, variables: _Variables) -> str:
-    """model.h: the C code of the equations."""
-    d, first = len(equations.states), len(variables.states) - len(equations.states)
+    Value references of FMI count states, derivatives, inputs, and then numbers; derivatives are computed.
+    """
+    d, first = len(equations.states), len(start) - len(equations.states)
     symbols, parameters = {}, {}
-    for k, number in enumerate(variables.numbers):
+    for k, number in enumerate(numbers):
         if number.place is None:
             parameters[number.name] = f"p[{k}]"
         else:
@@ -108,13 +83,14 @@ def _model_source(equations: RightHandSides, variables: _Variables) -> str:
     body += statements(plan, coef, C, places, outputs, symbols=symbols, parameters=parameters)
     names = dict(zip(equations.variables, places, strict=True)) | parameters
     switches = [formula(switch, names, C) for switch in _switches(equations)]
-    values = ", ".join(map(repr, variables.values))
+    others = [0.0] * (len(start) + len(equations.inputs))
+    values = ", ".join(map(repr, [*start, *others, *(number.value for number in numbers)]))
     arguments = "double t, const double *x, const double *u, const double *p, double *"
     unused = "    (void)t; (void)x; (void)u; (void)p;"
     lines = [
-        f"#define N_STATES {len(variables.states)}",
-        f"#define N_INPUTS {len(variables.inputs)}",
-        f"#define N_PARAMETERS {len(variables.numbers)}",
+        f"#define N_STATES {len(start)}",
+        f"#define N_INPUTS {len(equations.inputs)}",
+        f"#define N_PARAMETERS {len(numbers)}",
         f"#define N_SWITCHES {len(switches)}",
         f"static const double start[] = {{{values}}};",
         "",
@@ -139,9 +115,11 @@ def _switches(equations: RightHandSides) -> tuple[Expression, ...]:
     return tuple(dict.fromkeys(switch for each in formulas if each for switch in each.switches()))
 
 
-def _description(name: str, guid: str, variables: _Variables, switches: int, remark: str) -> str:
+def _description(
+    name: str, guid: str, equations: RightHandSides, numbers: Sequence[Coefficient], start: Sequence[float]
+) -> str:
     """modelDescription.xml."""
-    d = len(variables.states)
+    states, d = equations.first_order_states, len(start)
     scalars: list[str] = []
 
     def add(label: str, meaning: str, attributes: str, real: str) -> None:
@@ -149,34 +127,30 @@ def _description(name: str, guid: str, variables: _Variables, switches: int, rem
         about = f" description={quoteattr(printable(meaning))}" if meaning else ""
         scalars.append(f"    <ScalarVariable {head}{about} {attributes}><Real{real}/></ScalarVariable>")
 
-    for state, value in zip(variables.states, variables.start, strict=True):
+    for state, value in zip(states, start, strict=True):
         add(state, "", 'causality="output" variability="continuous" initial="exact"', f' start="{value!r}"')
-    for k, state in enumerate(variables.states):
+    for k, state in enumerate(states):
         attributes = 'causality="local" variability="continuous" initial="calculated"'
         add(f"der({state})", "", attributes, f' derivative="{k + 1}"')
-    for driver in variables.inputs:
+    for driver in equations.inputs:
         add(driver, "", 'causality="input" variability="continuous"', ' start="0.0"')
-    for number in variables.numbers:
+    for number in numbers:
         attributes = 'causality="parameter" variability="tunable" initial="exact"'
         # Names of an FMU must differ, and a state may have the name of a coefficient.
-        taken = number.name in (*variables.states, *variables.inputs)
-        add(
-            f"{number.name} (coefficient)" if taken else number.name,
-            number.meaning,
-            attributes,
-            f' start="{number.value!r}"',
-        )
+        taken = number.name in (*states, *equations.inputs)
+        label = f"{number.name} (coefficient)" if taken else number.name
+        add(label, number.meaning, attributes, f' start="{number.value!r}"')
     # FMI counts variables from one, in the order in which they are listed.
     unknown = [f'      <Unknown index="{k + 1}"/>' for k in range(d)]
     slopes = [f'      <Unknown index="{d + k + 1}"/>' for k in range(d)]
     files_of = '<SourceFiles><File name="fmu.c"/></SourceFiles>'
     can = f'modelIdentifier="{_LIBRARY}" canGetAndSetFMUstate="true" canSerializeFMUstate="true"'
-    about = f' description="Made by CINDy{remark}"' if remark else ""
+    about = f' description="Made by CINDy{equations.remark}"' if equations.remark else ""
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<fmiModelDescription fmiVersion="2.0" modelName={quoteattr(printable(name))} guid="{guid}"'
         f'{about} generationTool="CINDy" variableNamingConvention="flat"'
-        f' numberOfEventIndicators="{switches}">',
+        f' numberOfEventIndicators="{len(_switches(equations))}">',
         f"  <ModelExchange {can}>{files_of}</ModelExchange>",
         f'  <CoSimulation {can} canHandleVariableCommunicationStepSize="true">{files_of}</CoSimulation>',
         "  <ModelVariables>",
@@ -245,19 +219,19 @@ _RELATIONS = {"<": "lt", "<=": "leq", ">": "gt", ">=": "geq", "==": "eq", "!=": 
 
 
 def to_sbml(equations: RightHandSides, *, x0: Sequence[float] | None = None) -> str:
-    """An SBML document, Level 3 Version 2, with coefficients in full precision.
+    """An SBML document, Level 3 Version 2, with coefficients in full precision; see `Model.to_sbml`.
 
-    States become concentrations in a compartment of unit size. Only equations of first order without inputs
-    can be written; terms may hold the time.
-
-    x0: concentrations to start from; none are written if not given
+    States become concentrations in a compartment of unit size, without values to start from unless x0 has
+    them. Terms may hold the time.
     """
     if equations.order != 1 or equations.discrete or equations.inputs:
         raise DataError(
             "to_sbml: only equations x' = F(x) without inputs have a form in SBML. "
             "Use to_python or to_c for others."
         )
-    ids = _ids(equations.states)
+    plain = all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", s) and s != "volume_" for s in equations.states)
+    # Identifiers of SBML are s0, s1, … if a name is none.
+    ids = list(equations.states) if plain else [f"s{k}" for k in range(len(equations.states))]
     start = [""] * len(ids) if x0 is None else [f' initialConcentration="{value!r}"' for value in x0]
     names = {state: f"<ci>{escape(own)}</ci>" for state, own in zip(equations.states, ids, strict=True)}
     if equations.timed:
@@ -279,12 +253,6 @@ def to_sbml(equations: RightHandSides, *, x0: Sequence[float] | None = None) -> 
         "</sbml>",
     ]  # fmt: skip
     return "\n".join(body) + "\n"
-
-
-def _ids(states: Sequence[str]) -> list[str]:
-    """Identifiers of SBML for the states: their names if these are valid, else s0, s1, …"""
-    plain = all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) and name != "volume_" for name in states)
-    return list(states) if plain else [f"s{k}" for k in range(len(states))]
 
 
 def _legal(name: str) -> str:

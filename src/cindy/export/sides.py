@@ -256,12 +256,7 @@ def to_sympy(equations: RightHandSides) -> list[Any]:
 
 
 def to_casadi(equations: RightHandSides) -> Any:
-    """A casadi.Function f(x[, u][, t]) → xdot in first-order form; a map gives x_next in place of xdot.
-
-    x: (states, 1), for second order the positions and then their rates, as in xdot
-    u: (inputs, 1), an argument only if the equations have inputs
-    t: the time, an argument only if terms hold it
-    """
+    """A casadi.Function f(x[, u][, t]) of column vectors; see `Model.to_casadi`."""
     casadi = require("casadi", "control", "to_casadi")
     names, d = equations.first_order_states, len(equations.states)
     # CasADi reads a name in brackets as a list of names, and makes a vector of it.
