@@ -209,9 +209,7 @@ def _trajectory(
     if isinstance(X, Trajectory):
         return [X]
     values, names, column = _table(X, time)
-    t = column if t is None else t
-    if t is None:
-        t = step
+    t = next((times for times in (t, column, step) if times is not None), None)
     if t is None:
         raise DataError(
             "CINDy: the times are missing. Pass t=times or t=step, a Trajectory, a DataFrame with "

@@ -12,7 +12,7 @@ import warnings
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -126,9 +126,6 @@ cindy fit data.csv --basis poly:1 --term "uptake=S/(K + S)" --parameter "K=0.01:
 cindy fit field.nc --basis pde:3,4 --periodic x"""
 
 
-_METAVARS: dict[Any, str] = {str: "TEXT", list[str]: "TEXT", int: "INTEGER", float: "NUMBER"}
-
-
 def _fit_signature() -> inspect.Signature:
     """An option for every field of the settings. It is None if not given, so that a file may set it."""
     words = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -136,18 +133,17 @@ def _fit_signature() -> inspect.Signature:
         help="Files: text, parquet, npz, Excel or Matlab; netCDF for fields.", metavar="FILES"
     )
     options = [inspect.Parameter("context", words, annotation=typer.Context)]
-    kinds = {kind.__name__: kind for kind in (str, int, float)}
+    kinds = get_type_hints(FitSettings)
     for field in fields(FitSettings):
-        many = str(field.type).startswith("list")
-        kind: Any = list[str] if many else kinds[str(field.type).split(" ")[0]]
-        about = files
+        about, kind = files, kinds[field.name]
         if field.metadata:
             text = field.metadata["help"]
-            if many:
+            if kind == list[str]:
                 text += " May be repeated."
             elif field.default is not None:
                 text = text.rstrip(".") + f" (default: {field.default})."
-            about = typer.Option(help=text, rich_help_panel=field.metadata["panel"], metavar=_METAVARS[kind])
+            metavar = {int | None: "INTEGER", float | None: "NUMBER"}.get(kind, "TEXT")
+            about = typer.Option(help=text, rich_help_panel=field.metadata["panel"], metavar=metavar)
         options.append(
             inspect.Parameter(field.name, words, default=None, annotation=Annotated[kind | None, about])
         )

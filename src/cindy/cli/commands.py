@@ -93,7 +93,8 @@ def run_fit(settings: FitSettings, config: Path | None) -> None:
         screen.out.print(f"Options from {config}", style="dim")
     data: list[Any]
     hint = ""
-    if _are_fields(settings):
+    # netCDF files hold fields, and so do those for a basis with derivatives in space.
+    if "pde" in settings.basis or any(Path(f).suffix.lower() in NETCDF for f in settings.data):
         settings = _for_fields(settings)
         inputs = names(settings.inputs, "--inputs") or ()
         data = list(fields_of(settings.data, settings.periodic, inputs, settings.time))
@@ -112,13 +113,13 @@ def run_fit(settings: FitSettings, config: Path | None) -> None:
         model, sentences = identified(data, basis, **settings.arguments())
     except NoModelError as error:
         raise NoModelError(f"{error} {hint}".rstrip()) from error
-    figures = None if settings.figures is None else Path(settings.figures)
-    out, report = (None if name is None else Path(name) for name in (settings.out, settings.report))
+    wanted = (settings.out, settings.report, settings.figures)
+    out, report, figures = (None if name is None else Path(name) for name in wanted)
     try:
         screen.show_model(model, sentences, hint)
     finally:
         # A reader that closes the pipe early, as in "cindy fit … | head", still gets the files.
-        files = write(model, data, model_file=out, report=report, figures=figures)
+        files = write(model, data, out=out, report=report, figures=figures)
     screen.show_files(files)
 
 
@@ -168,21 +169,16 @@ def identified(data: Sequence[Any], basis: Basis, **arguments: Any) -> tuple[Mod
 
 
 def write(
-    model: Model,
-    data: Sequence[Any],
-    *,
-    model_file: Path | None = None,
-    report: Path | None = None,
-    figures: Path | None = None,
+    model: Model, data: Sequence[Any], *, out: Path | None, report: Path | None, figures: Path | None
 ) -> list[tuple[Path, str]]:
     """Write the files that are named; returns each with a description."""
     written: list[tuple[Path, str]] = []
-    for folder in (figures, *(file.parent for file in (model_file, report) if file is not None)):
+    for folder in (figures, *(file.parent for file in (out, report) if file is not None)):
         if folder is not None:
             make_folder(folder)
-    if model_file is not None:
-        model.save(model_file)
-        written.append((model_file, "the model"))
+    if out is not None:
+        model.save(out)
+        written.append((out, "the model"))
     if figures is not None:
         with screen.working("Drawing"):
             written += draw(model, data, figures)
@@ -191,11 +187,6 @@ def write(
             cindy.report.write(model, list(data), report)
         written.append((report, "the report: one page, opens in a browser"))
     return written
-
-
-def _are_fields(settings: FitSettings) -> bool:
-    """Whether the files hold fields: netCDF files do, and those for a basis with derivatives in space."""
-    return "pde" in settings.basis or any(Path(f).suffix.lower() in NETCDF for f in settings.data)
 
 
 def _for_fields(settings: FitSettings) -> FitSettings:
@@ -271,7 +262,7 @@ def run_demo(out: Path) -> None:
     model, sentences = identified(data, cindy.Polynomial(2), constraints=laws)
     screen.show_model(model, sentences)
     _compare(model)
-    files = write(model, data, model_file=out / "model.json", report=out / "report.html", figures=out)
+    files = write(model, data, out=out / "model.json", report=out / "report.html", figures=out)
     screen.show_files(files)
     typed = " ".join(f'--conserve "{law}"' for law in _LAWS)
     screen.section("The same by hand")

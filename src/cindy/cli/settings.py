@@ -110,8 +110,8 @@ class FitSettings:
         from cindy.identification import correction_from_text, selection_from_text, weights_from_text
 
         form = texts.formulation(self.formulation, order=self.order, window=self.window, initial=self.initial)
-        typed = {kind: getattr(self, kind) for kind in texts.KINDS}
-        given: dict[str, Any] = {"formulation": form, "constraints": texts.constraints(typed)}
+        laws = [read(text) for kind, read in texts.KINDS.items() for text in getattr(self, kind)]
+        given: dict[str, Any] = {"formulation": form, "constraints": laws}
         readers = {
             "selection": selection_from_text,
             "correction": correction_from_text,
@@ -152,9 +152,7 @@ class FitSettings:
         parameters: dict[str, tuple[float, float] | float] = {}
         for text in self.parameter:
             where = f'--parameter "{text}"'
-            name, equals, ends = (part.strip() for part in text.partition("="))
-            if not (name and equals and ends):
-                raise DataError(f'{where}: expected a name and a range, as in "K=0.01:10".')
+            name, ends = _pair(text, "--parameter", 'a range, as in "K=0.01:10"')
             values = [number(end, where) for end in ends.split(":")]
             if len(values) > 2:
                 raise DataError(f'{where}: a range has two ends, as in "K=0.01:10".')

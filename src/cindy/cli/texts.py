@@ -1,7 +1,7 @@
 """Texts of the command line as objects: formulations, times, starts and constraints."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from inspect import signature
 from typing import Any
 
@@ -78,11 +78,6 @@ def start(text: str, states: tuple[str, ...], where: str) -> Floats:
 
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _RELATION = re.compile(r"(<=|>=|=)")
-
-
-def constraints(texts: Mapping[str, list[str]]) -> list[Any]:
-    """The constraints, by kind: {"conserve": ["S + ES + P"], "fix": ["x:1=0"], …}."""
-    return [KINDS[kind](text) for kind in KINDS for text in texts.get(kind, [])]
 
 
 def conserve(text: str) -> Any:
@@ -171,14 +166,9 @@ def energy(text: str) -> Any:
 
 
 KINDS: dict[str, Callable[[str], Any]] = {
-    "conserve": conserve,
-    "exchange": exchange,
-    "fix": fix,
-    "bound": bound,
-    "tie": tie,
-    "linear": linear,
-    "energy": energy,
+    kind.__name__: kind for kind in (conserve, exchange, fix, bound, tie, linear, energy)
 }
+"""The reader of each kind of constraint, by the name of its option."""
 
 
 def _coefficient(text: str, where: str) -> tuple[str, str]:
