@@ -6,7 +6,6 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from os import PathLike
 from typing import Any
@@ -77,9 +76,10 @@ def render(
         parts = field_contents(model, fields, title=title, units=units)
     else:
         parts = contents(model, matched(model, trajectories, "report"), title=title, units=units)
-    numbers, library = _json(parts["drawn"]), plotly()
-    size = f"{(len(numbers) + len(library.text)) / 1e6:.1f} MB"
-    text: str = page.render(**parts, numbers=numbers, plotly=library, digits=DIGITS, size=size)
+    numbers, (library, length) = _json(parts["drawn"]), plotly()
+    size = f"{(len(numbers) + len(library)) / 1e6:.1f} MB"
+    packed = {"plotly": library, "length": length, "digits": DIGITS, "size": size}
+    text: str = page.render(**parts, numbers=numbers, **packed)
     return text
 
 
@@ -91,18 +91,10 @@ def _json(value: Any) -> str:
     return text
 
 
-@dataclass(frozen=True)
-class Packed:
-    """text: gzip in digits to the base 85; length: bytes of the gzip, without the zeros that pad it."""
-
-    text: str
-    length: int
-
-
 @cache
-def plotly() -> Packed:
-    """The library that draws the figures."""
+def plotly() -> tuple[str, int]:
+    """The library that draws the figures as gzip in digits to the base 85, and its bytes without padding."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31, 9)
     packed = packer.compress(get_plotlyjs().encode()) + packer.flush()
     digits = base64.b85encode(packed, pad=True).decode().translate(str.maketrans(_PLAIN, DIGITS))
-    return Packed(digits, len(packed))
+    return digits, len(packed)

@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from cindy._arrays import Floats, Ints
 from cindy._check import counted
@@ -30,7 +31,7 @@ from cindy.data import Trajectory
 from cindy.errors import CindyError, DataError
 from cindy.export import definition, term_markup
 from cindy.model import Denoised, Diagnostics, Model, difference
-from cindy.report.figures import Shown, lowered, plain
+from cindy.report.figures import Shown, has_dots, lowered, plain, terms_of
 
 _MOST_COLUMNS = 120
 """Candidate coefficients on offer: their triangle takes 80 kB of the page."""
@@ -49,25 +50,15 @@ JAVASCRIPT = Language(
 
 
 def explorer(
-    model: Model,
-    diagnostics: Diagnostics,
-    shown: Shown,
-    data: Sequence[Trajectory],
-    terms: Sequence[Term],
-    *,
-    dots: bool,
+    model: Model, diagnostics: Diagnostics, shown: Shown, data: Sequence[Trajectory]
 ) -> dict[str, Any] | None:
-    """The numbers of the explorer; None if the model has too many coefficients for a page.
-
-    terms: of the basis, with parameters by name; dots: whether products have a dot
-    """
-    if not 0 < model.size <= _MOST_COLUMNS:
+    """The numbers of the explorer; None without trajectories, or with too many coefficients for a page."""
+    if not shown.series or not 0 < model.size <= _MOST_COLUMNS:
         return None
-    blocks = _blocks(model, diagnostics)
+    blocks, terms, dots = _blocks(model, diagnostics), terms_of(model), has_dots(model)
     places = _offered(model, blocks)
     number = {int(place): k for k, place in enumerate(places)}
     rows = sorted({int(place) // len(model.states) for place in places})
-    others = _others(model, number)
     own = np.flatnonzero(model.coef)
     return {
         "columns": [divmod(int(place), len(model.states)) for place in places],
@@ -81,7 +72,7 @@ def explorer(
         ],
         "root": _root(model),
         "inclusion": plain(model.inclusion.ravel()[places], 3),
-        "models": others,
+        "models": _others(model, number),
         "parameters": [
             [n, e.value, _or_none(e.error), definition(n, e.value, e.error)[0]]
             for n, e in model.parameters.items()
@@ -96,7 +87,7 @@ def explorer(
     }
 
 
-def terms_as_code(model: Model, offered: dict[str, Any] | None, terms: Sequence[Term]) -> str:
+def terms_as_code(model: Model, offered: dict[str, Any] | None) -> str:
     """JavaScript of a function (v, p, o) that writes the terms at variables v and parameters p into o.
 
     A term that is a Python function has no source. It is left out, and the page does not simulate models that
@@ -108,16 +99,20 @@ def terms_as_code(model: Model, offered: dict[str, Any] | None, terms: Sequence[
     parameters = {name: f"p[{k}]" for k, name in enumerate(model.parameters)}
     # A parameter that is in no term of the model is no unknown of it, and stands there as its number.
     parameters = {**_fixed(model.basis.terms(model.variables)), **parameters}
+    terms, writable = terms_of(model), []
+
+    def code(places: Sequence[int]) -> list[str]:
+        plan, outputs = Plan.of([terms[i] for i in places], model.variables), [f"o[{i}]" for i in places]
+        return statements(plan, np.eye(len(places)), JAVASCRIPT, variables, outputs, parameters=parameters)
+
     # Step 3. A term without source raises an error, and is found by writing each of them alone.
-    writable = []
     for i in offered["terms"]:
         try:
-            _code([terms[i]], [f"o[{i}]"], model, variables, parameters)
+            code([i])
             writable.append(i)
         except DataError:
             continue
-    lines = _code([terms[i] for i in writable], [f"o[{i}]" for i in writable], model, variables, parameters)
-    return "const cindyTerms = (v, p, o) => {\n" + "\n".join(lines) + "\n};"
+    return "const cindyTerms = (v, p, o) => {\n" + "\n".join(code(writable)) + "\n};"
 
 
 def _fixed(terms: Sequence[Term]) -> dict[str, str]:
@@ -125,17 +120,6 @@ def _fixed(terms: Sequence[Term]) -> dict[str, str]:
     factors = [factor for term in terms for factor in term]
     values = {name: repr(value) for factor in factors for name, value in factor.values}
     return values | (_fixed([factor.of for factor in factors]) if factors else {})
-
-
-def _code(
-    terms: Sequence[Term],
-    outputs: Sequence[str],
-    model: Model,
-    variables: Sequence[str],
-    parameters: dict[str, str],
-) -> list[str]:
-    plan = Plan.of(terms, model.variables)
-    return statements(plan, np.eye(len(terms)), JAVASCRIPT, variables, outputs, parameters=parameters)
 
 
 def _blocks(model: Model, diagnostics: Diagnostics) -> list[tuple[Ints, Floats]]:
@@ -190,12 +174,10 @@ def _equalities(diagnostics: Diagnostics, number: dict[int, int]) -> list[list[A
     if not isinstance(rows, Denoised) or rows.constraints is None or not len(rows.constraints):
         return []
     equal = rows.constraints.equalities
-    matrix = equal.matrix.tocsr()
     equalities = []
     for k, goal in enumerate(equal.goal):
-        part = slice(matrix.indptr[k], matrix.indptr[k + 1])
-        places = rows.columns[matrix.indices[part]]
-        weights = zip(places.tolist(), matrix.data[part].tolist(), strict=True)
+        row = csr_array(equal.matrix[[k]])
+        weights = zip(rows.columns[row.indices].tolist(), row.data.tolist(), strict=True)
         equalities.append([[[number[p], w] for p, w in weights if p in number], float(goal)])
     return [equality for equality in equalities if equality[0]]
 

@@ -30,13 +30,9 @@ def field_contents(
     comparisons = [compare_fields(model, fields[k]) for k in places]
     base = common(model, diagnostics, title=title, units=units)
     remarks = [sentence for comparison in comparisons for sentence in comparison.remarks]
-    base["drawn"] |= {
-        "trajectories": [],
-        "residuals": [],
-        "fields": [
-            _pictures(model, k, comparison, units) for k, comparison in zip(places, comparisons, strict=True)
-        ],
-    }
+    base["drawn"]["fields"] = [
+        _pictures(model, k, comparison, units) for k, comparison in zip(places, comparisons, strict=True)
+    ]
     return base | {
         "lead": _lead(model, fields),
         "highlights": list(_highlights(model, diagnostics.loss, comparisons)),
@@ -114,29 +110,23 @@ def _pictures(
         measured = data[state]
         low, high = (float(v) for v in np.nanpercentile(measured, [0.5, 99.5]))
         name = pretty(state)
-        pictures = [(f"{name}, data", measured, low, high)]
+        # Only what is about zero has a scale with two colours.
+        pictures = [(f"{name}, data", measured, low, high, False)]
         if comparison.solved:
-            pictures.append((f"{name}, model", comparison.solved[state], low, high))
+            pictures.append((f"{name}, model", comparison.solved[state], low, high, False))
             left = measured - comparison.solved[state]
             # On the scale of the data the picture of a good model would be empty; its own shows a structure.
             sizes = np.abs(left[np.isfinite(left)])
             half = (float(np.percentile(sizes, 99.5)) if len(sizes) else 0.0) or 0.5 * (high - low)
-            pictures.append(("data less model, magnified", left, -half, half))
+            pictures.append(("data less model, magnified", left, -half, half, True))
         for ratio in _unexplained(model, state, number, data):
             most = float(np.nanmax(ratio, initial=1.0))
-            pictures.append(("residuals in units of their noise", ratio, 0.0, most))
-        panels.append(
-            [
-                {
-                    "title": t,
-                    "z": _table(v, rows, columns),
-                    "low": a,
-                    "high": b,
-                    "apart": a == -b and t != f"{name}, data",
-                }
-                for t, v, a, b in pictures
-            ]
-        )
+            pictures.append(("residuals in units of their noise", ratio, 0.0, most, False))
+        panel = [
+            {"title": title, "z": _table(values, rows, columns), "low": low, "high": high, "apart": apart}
+            for title, values, low, high, apart in pictures
+        ]
+        panels.append(panel)
     return {
         "x": plain(data.coordinate(across)[columns], 6),
         "y": plain(data.coordinate(up)[rows], 6),

@@ -13,9 +13,9 @@ from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats
-from cindy.basis import listed, pretty, term_label
+from cindy.basis import Term, listed, pretty, term_label
 from cindy.data import Trajectory, beginning
-from cindy.export import definition, format_value, shorter
+from cindy.export import definition, format_value, shorter, with_symbols
 from cindy.model import (
     Comparison,
     Denoised,
@@ -178,12 +178,11 @@ def _series(
     """The numbers of one trajectory; most: points of its curves, which share them by their samples."""
     samples = sum(len(solution.measured) for solution in solved)
     curves = [fine_curve(model, one, most * len(one.measured) // samples) for one in solved]
-    lines = [(curve.t, curve.x) for curve in curves]
     start = solved[0].start if solved else np.nan_to_num(run.x[0])
     # A null between two solutions interrupts the line.
     gap = np.full((1, run.dimension), np.nan)
-    t = np.concatenate([np.append(s, np.nan) for s, _ in lines]) if lines else np.zeros(0)
-    x = np.vstack([np.vstack([rows, gap]) for _, rows in lines]) if lines else gap[:0]
+    t = np.concatenate([np.append(curve.t, np.nan) for curve in curves]) if curves else np.zeros(0)
+    x = np.vstack([part for curve in curves for part in (curve.x, gap)]) if curves else gap[:0]
     return {
         "name": run.name or f"trajectory {number}",
         "t": plain(run.t, 7),
@@ -256,6 +255,17 @@ def lowered(model: Model, text: str) -> str | Markup:
     if not model.formulation.for_fields:
         return text
     return Markup(re.sub(r"_([^\W\d_]+)", r"<sub>\1</sub>", str(escape(text))))
+
+
+def terms_of(model: Model) -> list[Term]:
+    """The terms, with identified parameters by name."""
+    terms = model.basis.terms(model.variables)
+    return [with_symbols(term) for term in terms] if model.parameters else list(terms)
+
+
+def has_dots(model: Model) -> bool:
+    """Whether products need a dot, because names could be misread without it."""
+    return any("·" in label for label in model.labels)
 
 
 def brackets(model: Model) -> str:
@@ -333,7 +343,6 @@ def residual_series(model: Model, diagnostics: Diagnostics) -> list[dict[str, An
             "state": j,
             "t": plain(t[drawn_samples]),
             "value": plain(values[drawn_samples, j], 4),
-            "rms": float(diagnostics.rms[j]),
             "correlation": plain(diagnostics.correlation[:, j], 4),
             "band": diagnostics.band,
         }

@@ -15,17 +15,10 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from cindy._check import counted
-from cindy.basis import Term, axis_label, listed, pretty
+from cindy.basis import axis_label, listed, pretty
 from cindy.data import Trajectory
 from cindy.errors import CindyError
-from cindy.export import (
-    definition,
-    differential,
-    left_sides,
-    summand,
-    term_markup,
-    with_symbols,
-)
+from cindy.export import definition, differential, left_sides, summand, term_markup
 from cindy.findings import Finding, has_finding
 from cindy.model import (
     Denoised,
@@ -41,7 +34,7 @@ from cindy.model import (
 )
 from cindy.report import figures
 from cindy.report.explorer import explorer, near_models, terms_as_code
-from cindy.report.figures import minus, percent, power
+from cindy.report.figures import has_dots, minus, percent, power, terms_of
 
 _PACKAGES = ("cindy", "numpy", "scipy", "highspy", "plotly")
 _DENSE = 24
@@ -69,20 +62,17 @@ def contents(
     diagnostics = diagnose(model, excerpt)
     shown = figures.trajectories(model, data)
     base = common(model, diagnostics, title=title, units=units)
-    offered = (
-        explorer(model, diagnostics, shown, data, _terms(model), dots=_dots(model)) if shown.series else None
-    )
+    offered = explorer(model, diagnostics, shown, data)
     base["near"] = near_models(model, offered)
     base["drawn"] |= {
         "explorer": offered,
         "trajectories": shown.series,
         "residuals": figures.residual_series(model, diagnostics),
         "densities": figures.density_series(model, data),
-        "fields": [],
     }
     return base | {
         "lead": _lead(model, data),
-        "code": terms_as_code(model, offered, _terms(model)),
+        "code": terms_as_code(model, offered),
         "highlights": list(_highlights(model, excerpt, diagnostics, shown)),
         "messages": sentences(diagnostics.findings, shown.stopped),
         "solutions": _solutions(model, data, shown),
@@ -103,6 +93,7 @@ def common(
     path = figures.path(model, diagnostics)
     names, count = listed([pretty(s) for s in model.states]), len(model.states)
     return {
+        "model": model,
         "title": title or f"The equations of {names if count == 1 or len(names) < 70 else f'{count} states'}",
         "equations": _equations(model),
         "dense": model.size > _DENSE,
@@ -112,16 +103,10 @@ def common(
         "rewritten": figures.rewritten(model),
         "coefficients": figures.coefficient_rows(model),
         "definitions": definitions(model),
-        "has_path": path is not None,
-        "path_left_out": path["left_out"] if path else 0,
         "rule": in_words(str(model.settings["selection"]))[0] if "selection" in model.settings else "",
         "certificate": list(_certificate(model, diagnostics)),
-        "constraints": model.constraints,
         "violation": power(model.violation) if np.isfinite(model.violation) and model.violation else "",
-        "exact": model.violation == 0,
         "near": near_models(model, None),
-        "has_inputs": bool(model.inputs),
-        "has_kicks": model.diffusion is not None,
         "has_error": bool(np.any(np.isfinite(model.model_error))),
         "has_inclusion": bool(np.any(np.isfinite(model.inclusion))),
         "settings": list(_settings(model, diagnostics)),
@@ -138,7 +123,10 @@ def common(
             "path": path,
             "history": figures.history(model),
             "explorer": None,
+            "trajectories": [],
+            "residuals": [],
             "densities": [],
+            "fields": [],
         },
     }
 
@@ -175,7 +163,7 @@ def _lead(model: Model, data: Sequence[Trajectory]) -> str:
 
 
 def _equations(model: Model) -> list[dict[str, Any]]:
-    terms, dots = _terms(model), _dots(model)
+    terms, dots = terms_of(model), has_dots(model)
     rows = []
     for j, left in enumerate(_left(model)):
         present = np.flatnonzero(model.coef[:, j])
@@ -196,26 +184,15 @@ def _equations(model: Model) -> list[dict[str, Any]]:
     return rows
 
 
-def _terms(model: Model) -> list[Term]:
-    """The terms, with identified parameters by name."""
-    terms = model.basis.terms(model.variables)
-    return [with_symbols(term) for term in terms] if model.parameters else list(terms)
-
-
 def _left(model: Model) -> list[str]:
     form = model.formulation
     return left_sides(model.states, model.order, discrete=form.discrete, partial=form.for_fields)
 
 
 def _typeset_terms(model: Model) -> dict[int, str]:
-    terms, dots = _terms(model), _dots(model)
+    terms, dots = terms_of(model), has_dots(model)
     used = np.any([candidate.support.any(axis=1) for candidate in model.path], axis=0)
     return {int(i): term_markup(terms[i], dots=dots) if terms[i] else "" for i in np.flatnonzero(used)}
-
-
-def _dots(model: Model) -> bool:
-    """Whether products need a dot, because names could be misread without it."""
-    return any("·" in label for label in model.labels)
 
 
 def _highlights(
@@ -223,11 +200,11 @@ def _highlights(
 ) -> Iterator[tuple[str, str, str]]:
     """(value, name, what it means)."""
     if model.diffusion is None:
-        yield (
-            minus(determination(float(np.mean(1 - diagnostics.loss)))),
-            "R² of the equations",
-            _step_by_step(model),
-        )
+        # Which states R² compares is said, since noise of measured ones lowers it.
+        about = "from one measured state to the next, where noise lowers it"
+        if model.denoised:
+            about = "from one denoised state to the next, so noise hardly lowers it"
+        yield minus(determination(float(np.mean(1 - diagnostics.loss)))), "R² of the equations", about
         yield from _of_solutions(model, data, len(shown.series) + shown.left_out)
     else:
         # No solution follows random kicks; the band of paths with kicks can be compared with the data.
@@ -264,13 +241,6 @@ def _of_solutions(model: Model, data: Sequence[Trajectory], count: int) -> Itera
         )
     elif not np.isnan(explained):
         yield "none", "R² of the solutions", f"the solutions blow up{of}"
-
-
-def _step_by_step(model: Model) -> str:
-    """Which states R² of the equations compares, since noise of measured ones lowers it."""
-    if model.denoised:
-        return "from one denoised state to the next, so noise hardly lowers it"
-    return "from one measured state to the next, where noise lowers it"
 
 
 def certificate(model: Model) -> Iterator[tuple[str, str, str]]:
