@@ -159,7 +159,7 @@ class Spectral:
         inner = modes.get(factor.of[0].variables[0]) if _is_linear(factor.of, self.states) else None
         if inner is None:
             inner = np.fft.rfftn(self._evaluated(factor.of, values, modes))
-        return self.backward((self.multiplier(orders) * inner)[None])[0]
+        return np.asarray(self.backward((self.multiplier(orders) * inner)[None])[0])
 
     def stepper(self, h: float) -> Callable[[float, Complexes], Complexes]:
         """One step of length h (step 1)."""
