@@ -29,7 +29,6 @@ from cindy.basis.term import (
     Parameter as Parameter,
     Term as Term,
     axis_label as axis_label,
-    differentiate as differentiate,
     differentiate_by_parameter as differentiate_by_parameter,
     equation_label as equation_label,
     listed as listed,

@@ -144,18 +144,14 @@ def _check_sheets(path: Path) -> None:
                     raise DataError(f"one cell with a value stands for {copies:,} cells")
             elif name.startswith("xl/worksheets/") and name.endswith(".xml"):
                 cells = _CELL.findall(archive.read(entry))
-                width = max((_column_number(column) for column in {column for column, _ in cells}), default=0)
+                number = require("openpyxl.utils", "data", f"{path}: reading this").column_index_from_string
+                width = max(
+                    (number(column.decode()) for column in {column for column, _ in cells}), default=0
+                )
                 height = max((int(row) for _, row in cells), default=0)
                 # A single cell at XFD1048576 makes pandas allocate seventeen thousand million cells.
                 if width * height > 1_000_000 + 100 * len(cells):
                     raise DataError(f"{len(cells):,} cells are spread over {height:,} × {width:,}")
-
-
-def _column_number(letters: bytes) -> int:
-    number = 0
-    for letter in letters:
-        number = 26 * number + letter - 64
-    return number
 
 
 def from_matlab(path: Path) -> Table:

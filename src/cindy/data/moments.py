@@ -23,10 +23,10 @@ _ISO = re.compile(r"\s*\d{4}-\d{2}(-\d{2}([T ]\d{2}(:?\d{2}){0,2}.*)?)?\s*")
 _ZONE = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
 _LOCAL = re.compile(r"(\d{1,2})([./])(\d{1,2})\2(\d{4})(?:[ T]+(\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?))?")
 """31.03.2024 00:00, 31/03/2024 or 03/31/2024 00:00:10.5"""
-_CF = re.compile(r"\s*(nano|micro|milli)?(second|minute|hour|day)s?(\s+since\s.*)?\s*", flags=re.I)
+_CF = re.compile(r"\s*((?:nano|micro|milli)?second|minute|hour|day)s?(\s+since\s.*)?\s*", flags=re.I)
 _LENGTHS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
 UNITS_IN_SECONDS = {**_LENGTHS, "week": 7 * 86400.0, "year": 365.25 * 86400.0}
-_FRACTIONS = {None: 1.0, "milli": 1e-3, "micro": 1e-6, "nano": 1e-9}
+_FRACTIONS = {"millisecond": 1e-3, "microsecond": 1e-6, "nanosecond": 1e-9}
 _NAMES = (
     *("t", "time", "times", "timestamp", "datetime", "date", "year", "month", "week", "day", "hour"),
     *("minute", "second", "sec", "elapsed", "zeit", "temps", "tiempo"),
@@ -68,16 +68,14 @@ def in_seconds(values: Any, unit: str) -> Floats | None:
     array = np.asarray(values)
     if match is None or array.dtype.kind not in "iuf" or array.size == 0:
         return None
-    prefix, word, since = match[1] and match[1].lower(), match[2].lower(), match[3]
+    word, since = match[1].lower(), match[2]
     # A unit without a date must be a plural, as for xarray.
     if since is None and not unit.strip().lower().endswith("s"):
-        return None
-    if prefix is not None and word != "second":
         return None
     numbers = array.astype(np.float64)
     if since is not None:
         numbers = numbers - numbers.flat[0]
-    return np.asarray(numbers * (_LENGTHS[word] * _FRACTIONS[prefix]))
+    return np.asarray(numbers * (_LENGTHS | _FRACTIONS)[word])
 
 
 def in_unit(t: Floats, unit: str, wanted: str, where: str) -> Floats:

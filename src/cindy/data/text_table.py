@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from functools import cache
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,7 +84,7 @@ def from_text(path: Path) -> Table:
     # Steps 4 and 5, line by line if no cell needs care.
     plain = _plain_lines(lines, head, len(names))
     rows = [] if plain else _decimals(path, _rows(path, lines, head, len(names)), head.delimiter)
-    places = [line for line, _ in plain] if plain else [row.line for row in rows]
+    places = [line for line, _ in plain or rows]
     if not places:
         raise DataError(f"{path} has a header but no rows.")
     split = "," if head.delimiter == " " else head.delimiter
@@ -128,7 +129,7 @@ def from_text(path: Path) -> Table:
 
 def _source(path: Path, lines: list[str], names: int) -> str:
     """What errors call the file; a line above the names may be the header that the user meant."""
-    above = [k for k, line in enumerate(lines[: names - 1], 1) if line.strip() and not _comment(line)]
+    above = [number for number, _ in _content(lines[: names - 1], 0)]
     return f"{path} (line {above[0]} read as a title, line {names} as the names)" if above else str(path)
 
 
@@ -185,7 +186,7 @@ def _unpacked(path: Path, packed: bytes) -> bytes:
 def _head(path: Path, lines: list[str]) -> _Head:
     """The names of the columns, from one line, or from two if units stand below or a title above them."""
     # The first three lines decide: they may hold names, units and the first numbers.
-    top = [i for i, line in enumerate(lines) if line.strip() and not _comment(line)][:3]
+    top = [number - 1 for number, _ in islice(_content(lines, 0), 3)]
     if not top:
         raise DataError(f"{path} is empty. The first line must name the columns.")
     first = top[0]
@@ -232,6 +233,12 @@ def _comment(line: str) -> bool:
     return line.lstrip()[:1] in ("#", "%")
 
 
+def _content(lines: list[str], first: int) -> Iterator[tuple[int, str]]:
+    """The lines below the first few that are neither blank nor comments, and their numbers, from 1."""
+    numbered = enumerate(lines[first:], start=first + 1)
+    return ((number, line) for number, line in numbered if line.strip() and not _comment(line))
+
+
 def _delimiter(line: str) -> str:
     """The sign that separates the names in a line; a blank stands for any number of blanks."""
     sign = max(_DELIMITERS, key=line.count)
@@ -269,12 +276,7 @@ def _refused(path: Path, names: Sequence[str], line: int) -> dict[str, str]:
 
 def _plain_lines(lines: list[str], head: _Head, width: int) -> list[tuple[int, str]]:
     """Line numbers and lines of rows that can be cut at their delimiters; no rows if one of them cannot."""
-    rows = [
-        (i, line)
-        for i, line in enumerate(lines[head.first :], start=head.first + 1)
-        if line.strip() and not _comment(line)
-    ]
-    split = head.delimiter
+    rows, split = list(_content(lines, head.first)), head.delimiter
     if split != "," and any("," in line for _, line in rows):
         if not _only_decimal_commas(rows, split):
             return []
@@ -317,9 +319,7 @@ def _rows(path: Path, lines: list[str], head: _Head, width: int) -> list[_Row]:
 def _records(path: Path, lines: list[str], head: _Head) -> Iterator[tuple[int, list[str]]]:
     """The line on which each row begins, and its cells."""
     if head.delimiter == " ":
-        for number, line in enumerate(lines[head.first :], start=head.first + 1):
-            if line.strip() and not _comment(line):
-                yield number, line.split()
+        yield from ((number, line.split()) for number, line in _content(lines, head.first))
         return
     begin, inside = 0, False  # the line on which the row begins, and whether the reader is inside that row
 
