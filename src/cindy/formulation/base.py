@@ -389,10 +389,6 @@ class Weak(Formulation):
     # The rest is for trajectories, and raises an error where it would need one.
 
     @property
-    def min_samples(self) -> int:
-        return 9
-
-    @property
     def margin(self) -> int:
         return 0
 

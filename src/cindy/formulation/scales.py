@@ -79,13 +79,13 @@ class _Windows:
     """Mean square of the drift within a window, in units of the noise, up to which it is neglected."""
     samples: int = 400
     """Samples at which the Jacobian of a model is averaged."""
+    harmless: float = 1.5
+    """Ratio of neighbouring time steps up to which noise is not amplified."""
 
 
 _WINDOWS = _Windows()
 
 
-_HARMLESS = float(np.log(1.5))
-"""Logarithm of the ratio of neighbouring time steps up to which noise is not amplified."""
 _QUADRATURES = ((8, 4), (8, 5), (8, 6), (6, 3), (6, 4), (6, 5), (4, 3), (4, 4), (2, 2), (2, 3))
 """Degree and half-width for integrals, the pair of least bias first: nine points or more, and lower
 degrees."""
@@ -127,7 +127,7 @@ def integral_window(
     ]
     # A few steps of one grid may amplify noise more than all others together.
     uneven = sorted(trajectories, key=_unevenness)[-LOOK // 2 :]
-    if len(candidates) == 1 or not uneven or _unevenness(uneven[-1]) < _HARMLESS:
+    if len(candidates) == 1 or not uneven or _unevenness(uneven[-1]) < np.log(_WINDOWS.harmless):
         return candidates[0]
     segments = some_segments(uneven, LOOK // 2, 200) + some_segments(trajectories, LOOK // 2, 200)
     if not segments:
