@@ -80,16 +80,14 @@ class _RunningTriangle:
         self.rows = 0
         self._triangle: Floats | None = None
         self._waiting: list[Floats] = []
-        self._height = 0
 
     def add(self, matrix: Floats) -> None:
         """Add the rows of a matrix, which is overwritten."""
         if len(matrix) == 0:
             return
         self.rows += len(matrix)
-        self._height += len(matrix)
         self._waiting.append(matrix)
-        if self._height >= _LOTS.lot:
+        if sum(map(len, self._waiting)) >= _LOTS.lot:
             self._work()
 
     def factor(self) -> Floats:
@@ -103,7 +101,7 @@ class _RunningTriangle:
     def _work(self) -> None:
         """Add the waiting rows to the triangle."""
         lot = self._waiting[0] if len(self._waiting) == 1 else np.concatenate(self._waiting)
-        self._waiting, self._height = [], 0
+        self._waiting = []
         width = lot.shape[1]
         if self._triangle is None:
             self._triangle = np.zeros((width, width), order="F")
@@ -188,14 +186,11 @@ class _Factoring:
 
     def _rows(self, piece: Piece) -> Iterator[Any]:
         """The rows of a piece, as many at a time as fit in memory."""
-        segment, form = piece.segment, self.formulation
+        segment, basis, form = piece.segment, self.basis, self.formulation
         if self.device is None:
-            for edges in piece.cut(self.chunk):
-                yield form.matrix(segment, self.basis, edges)
-            return
-        most = _LOTS.device_elements // (self.terms + segment.dimension)
-        for edges in piece.cut(most):
-            yield form.on_device(segment, self.basis, edges, space_of(self.device))
+            return (form.matrix(segment, basis, edges) for edges in piece.cut(self.chunk))
+        most, space = _LOTS.device_elements // (self.terms + segment.dimension), space_of(self.device)
+        return (form.on_device(segment, basis, edges, space) for edges in piece.cut(most))
 
 
 def _glimpsed(part: Part) -> list[Trajectory]:
