@@ -73,20 +73,18 @@ def short(value: object) -> str:
 
 def positive(value: float, where: str) -> float:
     """`value` as a float that is finite and above zero."""
-    return _number(value, where, "a positive number", above=0.0)
+    return number(value, where, "a positive number", above=0.0)
 
 
 def non_negative(value: float, where: str) -> float:
     """`value` as a float that is finite and not below zero."""
-    return _number(value, where, "a number of at least 0", least=0.0)
+    return number(value, where, "a number of at least 0", least=0.0)
 
 
-def number(value: float, where: str) -> float:
-    """`value` as a float that is finite."""
-    return _number(value, where, "a finite number")
-
-
-def _number(value: float, where: str, what: str, least: float = -np.inf, above: float = -np.inf) -> float:
+def number(
+    value: float, where: str, what: str = "a finite number", *, least: float = -np.inf, above: float = -np.inf
+) -> float:
+    """`value` as a float that is finite and in a range, which `what` puts in words."""
     try:
         result = float(value)
     except (TypeError, ValueError, OverflowError):

@@ -418,7 +418,8 @@ def _variable(content: memoryview, order: str, depth: int) -> tuple[str, Array |
         cells = [
             _variable(body, order, depth + 1)[1] if inner == _CODES.matrix else None for inner, body in parts
         ]
-        texts = [_joined(cell) for cell in cells[:size]]
+        # The text or the single number in a cell; otherwise an empty text.
+        texts = ["" if cell is None or cell.size != 1 else str(cell.flat[0]) for cell in cells[:size]]
         return name, np.array(texts) if texts and len(texts) == size else None
     if kind != _CODES.char and kind not in _CLASSES:
         return name, None
@@ -435,11 +436,6 @@ def _variable(content: memoryview, order: str, depth: int) -> tuple[str, Array |
             raise DataError(f'"{name}" lacks imaginary parts')
         values = values + 1j * imaginary
     return name, values.reshape(shape, order="F")
-
-
-def _joined(cell: Array | None) -> str:
-    """The text or the single number in a cell; otherwise an empty text."""
-    return "" if cell is None or cell.size != 1 else str(cell.flat[0])
 
 
 def _numbers(element: tuple[int, memoryview] | None, order: str, *, text: bool = False) -> Array:

@@ -234,34 +234,21 @@ def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
     for name, rows in _runs(table, by):
         if t is not None and time is not None:
             must_go_on(table, rows, time, t[rows], name, by)
-        u_rows = None if u is None else u[rows]
-        times: Any = columns.dt if t is None else t[rows]
-        with_inputs, with_states = _instants(x[rows], u_rows) if t is not None else (None, slice(None))
-        trajectories.append(
-            Trajectory(
-                times if with_inputs is None else times[with_states],
-                x[rows][with_states],
-                states,
-                u=u_rows if with_inputs is None or u_rows is None else u_rows[with_inputs],
-                u_t=None if with_inputs is None else times[with_inputs],
-                inputs=inputs or None,
-                hold=columns.hold,
-                time_unit=unit,
-                name=name,
-            )
-        )
+        times = columns.dt if t is None else t[rows]
+        samples = _samples(times, x[rows], None if u is None else u[rows])
+        settings: dict[str, Any] = {"hold": columns.hold, "time_unit": unit, "name": name}
+        trajectories.append(Trajectory(**samples, states=states, inputs=inputs or None, **settings))
     return trajectories
 
 
-def _instants(x: Floats, u: Floats | None) -> tuple[Any, Any]:
-    """The rows of inputs and those of states if inputs have times of their own; else None and all rows."""
-    if u is None:
-        return None, slice(None)
-    states, inputs = np.isfinite(x).any(axis=1), np.isfinite(u).all(axis=1)
-    # If most samples of the states have inputs, the inputs of the others are missing values.
-    if 2 * np.sum(states & inputs) > np.sum(states) or not inputs.any():
-        return None, slice(None)
-    return inputs, states
+def _samples(t: Floats | float | None, x: Floats, u: Floats | None) -> dict[str, Any]:
+    """The arguments t, x and u of a trajectory, and u_t if inputs have times of their own."""
+    if u is not None and isinstance(t, np.ndarray):
+        states, inputs = np.isfinite(x).any(axis=1), np.isfinite(u).all(axis=1)
+        # If most samples of the states have inputs, the inputs of the others are missing values.
+        if 2 * np.sum(states & inputs) <= np.sum(states) and inputs.any():
+            return {"t": t[states], "x": x[states], "u": u[inputs], "u_t": t[inputs]}
+    return {"t": t, "x": x, "u": u}
 
 
 def _must_have_no_times(table: Table, columns: _Columns) -> None:

@@ -90,16 +90,14 @@ def noise_level(segment: Trajectory) -> Floats:
     of white noise has the variance σ² (1 − P_kk) at sample k. The result is the smallest of the estimates by
     polynomials of several degrees: a degree too low for the motion takes motion for noise.
     """
+    if len(segment) < 4:
+        return np.zeros(segment.dimension)
     estimates = []
     for degree, half_width in ((2, 2), (4, 3), (6, 4), (8, 5), (10, 6)):
-        if len(segment) < 4:
-            break
         possible = min(degree, len(segment) - 2)
         projection = derivative_weights(segment.t, order=0, degree=possible, half_width=half_width)
         residual = segment.x - projection @ segment.x
         estimates.append(np.sqrt(np.mean(residual**2, axis=0) / np.mean(1.0 - projection.diagonal())))
-    if not estimates:
-        return np.zeros(segment.dimension)
     return np.asarray(np.min(estimates, axis=0))
 
 
