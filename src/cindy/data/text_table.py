@@ -60,9 +60,8 @@ class _Head(NamedTuple):
     line: int
 
 
-class _Row(NamedTuple):
-    line: int
-    cells: list[str]
+_Row = tuple[int, list[str]]
+"""The number of the line on which a row begins, from 1, and its cells."""
 
 
 def from_text(path: Path) -> Table:
@@ -93,7 +92,7 @@ def from_text(path: Path) -> Table:
         k = names.index(name)
         if plain:
             return [line.split(split)[k].strip() for _, line in plain]
-        return [row.cells[k].strip() for row in rows]
+        return [cells[k].strip() for _, cells in rows]
 
     @cache
     def all_numbers() -> Floats | None:
@@ -312,12 +311,12 @@ def _rows(path: Path, lines: list[str], head: _Head, width: int) -> list[_Row]:
                     f"{path}, line {number}: a quote opens here and closes lines later, with whole rows "
                     "between. Close it on its own line, or remove it."
                 )
-        rows.append(_Row(number, cells))
+        rows.append((number, cells))
     return rows
 
 
-def _records(path: Path, lines: list[str], head: _Head) -> Iterator[tuple[int, list[str]]]:
-    """The line on which each row begins, and its cells."""
+def _records(path: Path, lines: list[str], head: _Head) -> Iterator[_Row]:
+    """The rows as they are in the file."""
     if head.delimiter == " ":
         yield from ((number, line.split()) for number, line in _content(lines, head.first))
         return
@@ -348,42 +347,42 @@ def _decimals(path: Path, rows: list[_Row], delimiter: str) -> list[_Row]:
     is ambiguous, and so is 1.000 beside decimal commas; both are errors unless another cell of the file has
     both signs in one number.
     """
-    if delimiter == "," or not any("," in cell for row in rows for cell in row.cells):
+    if delimiter == "," or not any("," in cell for _, cells in rows for cell in cells):
         return rows
-    sure: dict[str, _Row] = {}
-    doubtful: dict[str, tuple[_Row, str]] = {}
+    sure: dict[str, int] = {}
+    doubtful: dict[str, tuple[int, str]] = {}
     grouped = False
-    for row in rows:
-        for cell in map(str.strip, row.cells):
+    for line, cells in rows:
+        for cell in map(str.strip, cells):
             if _BOTH.fullmatch(cell):
-                sure.setdefault(max(",.", key=cell.rfind), row)
+                sure.setdefault(max(",.", key=cell.rfind), line)
                 grouped = True
             elif (groups := _GROUPS.fullmatch(cell)) is not None:
                 if cell.count(groups[1]) > 1:
-                    sure.setdefault("." if groups[1] == "," else ",", row)
+                    sure.setdefault("." if groups[1] == "," else ",", line)
                 else:
-                    doubtful.setdefault(groups[1], (row, cell))
+                    doubtful.setdefault(groups[1], (line, cell))
             elif _COMMA.fullmatch(cell) and cell != ",":
-                sure.setdefault(",", row)
+                sure.setdefault(",", line)
             elif "." in cell and is_number(cell):
-                sure.setdefault(".", row)
+                sure.setdefault(".", line)
     if len(sure) == 2:
         raise DataError(
-            f"{path}: decimals have commas in line {sure[','].line} and points in line {sure['.'].line}. "
+            f"{path}: decimals have commas in line {sure[',']} and points in line {sure['.']}. "
             "Write all with points."
         )
     decimal = next(iter(sure), None)
     unclear = doubtful.get("." if decimal == "," else ",")
     if unclear is not None and not grouped and decimal != ".":
-        row, cell = unclear
+        line, cell = unclear
         raise DataError(
-            f"{path}, line {row.line}: {cell!r} may be a number with three decimals, or thousands. "
+            f"{path}, line {line}: {cell!r} may be a number with three decimals, or thousands. "
             "Write decimals with points, and no separator of thousands."
         )
     if decimal is None:
         return rows
     drop = "." if decimal == "," else ","
-    return [_Row(row.line, [_pointed(cell.strip(), drop, decimal) for cell in row.cells]) for row in rows]
+    return [(line, [_pointed(cell.strip(), drop, decimal) for cell in cells]) for line, cells in rows]
 
 
 def _pointed(cell: str, drop: str, decimal: str) -> str:

@@ -112,7 +112,7 @@ class Formulation(ABC):
     def signature(self) -> dict[str, Any]:
         """The settings that two summaries must share to be added; those chosen from the data may differ."""
         settings = self.to_dict()
-        shared = ("kind", "order", "initial", "smooth", "rates")
+        shared = ("kind", "order", "initial", "smooth", "rates", "time")
         return {key: settings[key] for key in shared if key in settings}
 
     def matrix(self, segment: Trajectory, basis: Basis, edges: Ints) -> Floats:
@@ -354,10 +354,6 @@ class Weak(Formulation):
         noise = self.noise
         if noise is not None and not np.all(numbers(noise, "Weak: `noise`") >= 0):
             raise DataError(f"Weak: `noise` must be at least 0, but is {short(self.noise)}.")
-
-    @property
-    def signature(self) -> dict[str, Any]:
-        return {"kind": self.kind, "order": self.order, "time": self.time}
 
     def given_noise(self, field: Field) -> dict[str, float] | None:
         """The standard deviation of the noise of every field by name; None if it was not given."""
