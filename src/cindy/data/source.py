@@ -17,16 +17,7 @@ import numpy as np
 from cindy._arrays import Floats, Space, is_foreign, space_holding, to_numpy
 from cindy._check import stretch
 from cindy.data.field import Field
-from cindy.data.readers import (
-    Lazy,
-    Part,
-    glimpse,
-    is_dask_frame,
-    is_lazy_dataset,
-    loaded,
-    packed,
-    read,
-)
+from cindy.data.readers import Lazy, Part, glimpse, is_dask_frame, is_lazy_dataset, loaded, packed, read
 from cindy.data.tables import is_frame
 from cindy.data.time_scales import LOOK, spread_over
 from cindy.data.trajectory import Trajectory, is_pair, same_variables

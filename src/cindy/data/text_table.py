@@ -27,15 +27,7 @@ import numpy as np
 
 from cindy._arrays import Floats
 from cindy.data.moments import unit_in_name
-from cindy.data.tables import (
-    ROW_NAMES,
-    Table,
-    counts,
-    holds_units,
-    is_number,
-    most_unpacked,
-    parsed,
-)
+from cindy.data.tables import ROW_NAMES, Table, counts, holds_units, is_number, most_unpacked, parsed
 from cindy.errors import DataError
 
 _DELIMITERS = ",;\t"

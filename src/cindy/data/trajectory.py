@@ -28,15 +28,7 @@ from cindy._check import (
     units_of_time,
 )
 from cindy.calculus import uniform_step
-from cindy.data.inputs import (
-    HOLDS,
-    Held,
-    Hold,
-    at_common_times,
-    constant_step,
-    interpolated,
-    moved_holds,
-)
+from cindy.data.inputs import HOLDS, Held, Hold, at_common_times, constant_step, interpolated, moved_holds
 from cindy.data.moments import seconds
 from cindy.errors import DataError, require
 

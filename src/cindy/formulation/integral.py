@@ -39,13 +39,7 @@ from cindy.calculus import (
 from cindy.data import Trajectory, half_period, some_segments
 from cindy.errors import DataError
 from cindy.formulation.base import Formulation, Pair
-from cindy.formulation.scales import (
-    derivative_window,
-    feedback_of_data,
-    integral_window,
-    split,
-    stacks,
-)
+from cindy.formulation.scales import derivative_window, feedback_of_data, integral_window, split, stacks
 from cindy.states import Motion, averaged, grid_of, instants_for, records_of
 
 
