@@ -114,13 +114,11 @@ def identify(
     >>> model.coef.round(4)[[1, 2]].tolist()
     [[0.0, -4.0], [1.0, 0.0]]
     """
-    equations = Equations.of(basis, known)
-    given = Objects.of(equations.union, formulation, selection, correction, weights)
+    laws = Equations.of(basis, known)
+    given = Objects.of(laws.union, formulation, selection, correction, weights)
     settings = Settings(given.selection, given.correction, tol, max_iter, callback, seed, least)
     hire = partial(workers, executor, processes, where="identify")
-    asked = _Asked(
-        given, equations, constraints, radius, settings, blocks, device, Stages(progress), passes, hire
-    )
+    asked = _Asked(given, laws, constraints, radius, settings, blocks, device, Stages(progress), passes, hire)
     if is_fields(trajectories):
         return asked.of_fields(trajectories, given.formulation if formulation else None, hidden, observe)
     return asked.of_readouts(trajectories, observe, hidden)
@@ -193,12 +191,7 @@ class _Asked:
             return self._with_hidden(trajectories, hidden)
         form = self.given.formulation
         measured, faults = _without_faults(as_source(trajectories), form)
-        source, data, basis, laws = _opened(measured, self.given.basis, self.equations, form)
-        # Libraries or known equations and the constraints may contradict each other, which is checked before
-        # the fit.
-        if laws:
-            names = Names(basis, data[0].states, data[0].inputs, form)
-            check_agreement(laws, self.constraints, names)
+        source, data, basis, laws = self._opened(measured)
         with refusals_told(data, basis, form, faults), self.hire() as executor:
             request = self._request(Pieces(source, executor, self.stages), data, basis, laws)
             sums = partial(accumulate, blocks=self.blocks, device=self.device, progress=self.stages.data)
@@ -265,10 +258,29 @@ class _Asked:
 
     def _hidden_request(self, measured: list[Trajectory], names: tuple[str, ...]) -> Request:
         """The request for a law in measured and hidden states, the latter missing at every sample."""
-        form, wide = self.given.formulation, with_hidden(measured, names)
-        source, data, basis, laws = _opened(wide, self.given.basis, self.equations, form, hidden=True)
-        check_agreement(laws, self.constraints, Names(basis, data[0].states, data[0].inputs, form))
+        source, data, basis, laws = self._opened(with_hidden(measured, names), hidden=True)
         return self._request(Pieces(source, None, self.stages), data, basis, laws)
+
+    def _opened(
+        self, trajectories: Any, *, hidden: bool = False
+    ) -> tuple[Source, list[Trajectory], Basis, tuple[Constraint, ...]]:
+        """The data in parts; the trajectories in memory, or an excerpt; the basis; and constraints.
+
+        The basis has the terms of known equations, and the trajectories have the time or the runs as inputs
+        where the basis names them. The constraints are those of libraries and known equations.
+        """
+        form, source = self.given.formulation, as_source(trajectories)
+        data = source.some(_SOME)
+        _check_time(data)
+        if not hidden:
+            _check_motion(data)
+        variables = form.variables(data[0].states, data[0].inputs)
+        basis, laws = self.equations.resolved(self.given.basis, data[0], variables)
+        wider, basis = _with_unmeasured(data, basis, whole=source.whole is not None)
+        # These and the user's constraints may contradict each other, which is checked before the fit.
+        if laws:
+            check_agreement(laws, self.constraints, Names(basis, wider[0].states, wider[0].inputs, form))
+        return (source if wider is data else as_source(wider)), wider, basis, laws
 
     def _request(
         self, pieces: Pieces, data: list[Trajectory], basis: Basis, laws: tuple[Constraint, ...]
@@ -372,25 +384,6 @@ def _without_faults(source: Source, form: Formulation) -> tuple[Any, list[Findin
         return source, []
     cleaned, findings = without_faults(source.whole)
     return (cleaned, findings) if findings else (source, [])
-
-
-def _opened(
-    trajectories: Any, basis: Basis, equations: Equations, form: Formulation, *, hidden: bool = False
-) -> tuple[Source, list[Trajectory], Basis, tuple[Constraint, ...]]:
-    """The data in parts; the trajectories in memory, or an excerpt; the basis; and constraints.
-
-    The basis has the terms of known equations, and the trajectories have the time or the runs as inputs where
-    the basis names them. The constraints are those of libraries and known equations.
-    """
-    source = as_source(trajectories)
-    data = source.some(_SOME)
-    _check_time(data)
-    if not hidden:
-        _check_motion(data)
-    variables = form.variables(data[0].states, data[0].inputs)
-    basis, laws = equations.resolved(basis, data[0], variables)
-    wider, basis = _with_unmeasured(data, basis, whole=source.whole is not None)
-    return (source if wider is data else as_source(wider)), wider, basis, laws
 
 
 def _one_pass(request: Request, gather: Callable[..., Summary]) -> Model:

@@ -212,11 +212,9 @@ class _Joint:
 
 def _padded(rows: Rows, support: NDArray[np.intp], count: int) -> Rows:
     """The constraints on a support, with room for parameters, which they do not name."""
-    if not len(rows):
-        return Rows.none(count)
     inner = csr_array(rows.matrix[:, support])
     matrix = csr_array((inner.data, inner.indices, inner.indptr), shape=(len(rows), count))
-    return Rows(matrix, rows.lower, rows.upper, rows.owner)
+    return replace(rows, matrix=matrix)
 
 
 def _findings(model: Model, motion: Motion, best: Met, joint: _Joint) -> list[Finding]:

@@ -1,6 +1,6 @@
 """Linear programs over a region by HiGHS: the oracle of any region, smallest radii, contradictory rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import highspy
@@ -366,7 +366,7 @@ def smallest_radius(region: Region) -> tuple[float, Floats]:
     >>> radius, point.tolist()
     (2.0, [0.0, 2.0])
     """
-    _check(region, "smallest_radius")
+    instance(region, Region, "smallest_radius: `region`", "a Region, such as Region(size, radius)")
     point, _ = nearest_to_zero(region)
     return region.norm(point), point
 
@@ -412,7 +412,7 @@ def contradictory(region: Region, owner: Ints | None = None) -> list[int]:
     >>> contradictory(Region(2, radius=9.0, matrix=rows, lower=[1.0, 0.0, -9.0], upper=[9.0, 9.0, 0.0]))
     [0, 1, 2]
     """
-    _check(region, "contradictory")
+    instance(region, Region, "contradictory: `region`", "a Region, such as Region(size, radius)")
     label = np.arange(region.rows) if owner is None else numbers(owner, "contradictory: `owner`")
     if label.shape != (region.rows,):
         raise DataError(
@@ -436,20 +436,11 @@ def contradictory(region: Region, owner: Ints | None = None) -> list[int]:
     return [int(member) for member in members]
 
 
-def _check(region: Region, where: str) -> None:
-    instance(region, Region, f"{where}: `region`", "a Region, such as Region(size, radius)")
-
-
 def _possible(region: Region, chosen: NDArray[np.bool_]) -> bool:
     """Whether some coefficients satisfy the chosen rows."""
     if not chosen.any():
         return True
-    part = Region(
-        region.size,
-        region.radius,
-        region.weights,
-        region.matrix[chosen],
-        region.lower[chosen],
-        region.upper[chosen],
+    part = replace(
+        region, matrix=region.matrix[chosen], lower=region.lower[chosen], upper=region.upper[chosen]
     )
     return _Program(part, budget=np.inf).possible

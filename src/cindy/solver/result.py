@@ -47,8 +47,10 @@ class Trace:
 
     def add(self, size: int, snapshot: Snapshot) -> None:
         """Keep a snapshot of about `size` nonzeros."""
-        if self._spacing > 0.0 and len(self._entries) > 1 and self._near(-1, -2):
-            self._held -= self._entries.pop()[0]
+        if self._spacing > 0.0 and len(self._entries) > 1:
+            (before, _), (last, _) = self._entries[-2:]
+            if abs(last - before) < self._spacing * before:
+                self._held -= self._entries.pop()[0]
         self._entries.append((size, snapshot))
         self._held += size
         while self._held > self._room and self._spacing < 1.0:
@@ -65,10 +67,6 @@ class Trace:
             by_support.pop(key, None)
             by_support[key] = (support, flat)
         return tuple(by_support.values())
-
-    def _near(self, position: int, before: int) -> bool:
-        size, last = self._entries[position][0], self._entries[before][0]
-        return abs(size - last) < self._spacing * last
 
     def _thin_out(self) -> None:
         # Spacing is relative: among small supports every term matters, among large ones a few per cent do
