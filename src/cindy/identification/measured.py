@@ -100,8 +100,8 @@ def model_of(
     """
     if not isinstance(problem, Problem):
         raise DataError(f"solve: `problem` must be a Problem, but is {problem!r}.")
-    once = _OnePass(settings, estimator, leaves)
-    model, among = once.model(problem), np.arange(len(problem.summary.terms))
+    once = _OnePass(problem, settings, estimator, leaves)
+    model, among = once.model(), np.arange(len(problem.summary.terms))
     # Without noise to take out nothing changes; constraints may need terms that were not chosen.
     by_price = settings.selection.by_price
     calibrated = problem.summary.spurious is not None and not problem.constraints and by_price
@@ -112,7 +112,8 @@ def model_of(
     while calibrated and 1 < np.count_nonzero(model.coef.any(axis=1)) < len(among):
         among = np.flatnonzero(model.coef.any(axis=1))
         try:
-            fewer = once.model(replace(problem, summary=problem.summary.of_terms(among)))
+            some = replace(problem, summary=problem.summary.of_terms(among))
+            fewer = replace(once, problem=some).model()
         except NoModelError:
             break
         if np.count_nonzero(fewer.coef) >= np.count_nonzero(model.coef):
@@ -128,49 +129,40 @@ def model_of(
 class _OnePass:
     """Steps 3 and 4, from the rows of a problem as they are."""
 
+    problem: Problem
     settings: Settings
     estimator: Estimator | None
     leaves: Leaves | None
 
-    def model(self, problem: Problem) -> Model:
+    def model(self) -> Model:
         """The model that the rule picks."""
-        rule = self.settings.selection
-        choice = self._choice(problem, rule)
-        # A rule may keep nothing; where a model is wanted all the same, the most important term alone is one.
-        chance = not np.any(choice.fit.x)
-        if chance and self.settings.least == "best":
-            rule = Terms(1)
-            choice = self._choice(problem, rule)
+        how, rule = self.settings, self.settings.selection
+        form = self.problem.form
+        choice = choose(form, rule, how.correction, tol=how.tol, max_iter=how.max_iter, callback=how.callback)
         if not np.any(choice.fit.x):
-            raise rule.nothing_kept("solve")
-        choice, estimates = self._shown_by_errors(problem, rule, choice)
+            if how.least != "best":
+                raise rule.nothing_kept("solve")
+            # A rule may keep nothing; where a model is wanted all the same, the most important term alone is
+            # one.
+            alone = replace(self, settings=replace(how, selection=Terms(1), least="significant")).model()
+            return replace(alone, findings=(not_significant(), *alone.findings))
+        choice, estimates = self._shown_by_errors(choice)
         if self.leaves is not None and rule.by_price:
-            choice, estimates = self._reconsidered(problem, rule, choice, estimates, self.leaves)
-        inference = _AtMeasuredStates.of(problem, choice, rule)
+            choice, estimates = self._reconsidered(choice, estimates, self.leaves)
+        inference = _AtMeasuredStates.of(self.problem, choice, rule)
         model = inference.inferred(estimates) if rule.refits else inference.alone(estimates)
         return replace(
             model,
-            noise=choice.fit.left * problem.size,
-            findings=(*((not_significant(),) if chance else ()), *_findings(problem, choice)),
+            noise=choice.fit.left * self.problem.size,
+            findings=tuple(_findings(self.problem, choice)),
             settings={
                 "selection": repr(rule),
                 "correction": repr(choice.correction),
-                "tol": rule.tolerance(self.settings.tol),
+                "tol": rule.tolerance(how.tol),
             },
         )
 
-    def _choice(self, problem: Problem, rule: Selection) -> Choice:
-        how = self.settings
-        return choose(
-            problem.form,
-            rule,
-            how.correction,
-            tol=how.tol,
-            max_iter=how.max_iter,
-            callback=how.callback,
-        )
-
-    def _shown_by_errors(self, problem: Problem, rule: Selection, choice: Choice) -> tuple[Choice, Estimates]:
+    def _shown_by_errors(self, choice: Choice) -> tuple[Choice, Estimates]:
         """The choice without terms that are not worth their price by the errors that the evidence knows.
 
         A rule judges terms by the scatter between some fifty blocks, which is itself uncertain by a tenth, so
@@ -181,6 +173,7 @@ class _OnePass:
 
         `python -m benchmarks pde` has no true term below this where all terms are found.
         """
+        problem, rule = self.problem, self.settings.selection
         while True:
             estimates = Estimates(problem.physical(choice.fit.x), problem.physical(choice.fit.error))
             if self.estimator is None:
@@ -201,9 +194,7 @@ class _OnePass:
                 return choice, estimates
             choice = smaller
 
-    def _reconsidered(
-        self, problem: Problem, rule: Selection, choice: Choice, estimates: Estimates, leaves: Leaves
-    ) -> tuple[Choice, Estimates]:
+    def _reconsidered(self, choice: Choice, estimates: Estimates, leaves: Leaves) -> tuple[Choice, Estimates]:
         """The model that was chosen, or a better one near it; the equations group by group.
 
         1. Rows that overlap are almost equal, and the search may end in a local minimum of its criterion. A
@@ -214,6 +205,7 @@ class _OnePass:
            the Allen-Cahn equation at 100 % (u³)_xx was chosen instead of u³ and u_xx, with residuals twice as
            large as noise makes them.
         """
+        problem, rule = self.problem, self.settings.selection
         width, most = estimates.coef.shape[1], EFFORT.field_estimates_explained
         residuals = leaves([estimates.coef])
         for group in _AtMeasuredStates.of(problem, choice, rule).groups():
@@ -234,7 +226,7 @@ class _OnePass:
                 explained = [] if left is None else [(row <= most).all() for row in left[:, equations]]
                 near = [near[k] for k in np.flatnonzero(explained)]
             if near:
-                choice, estimates = self._shown_by_errors(problem, rule, near[0])
+                choice, estimates = self._shown_by_errors(near[0])
         return choice, estimates
 
 

@@ -253,10 +253,6 @@ def choose(name: str, known: Mapping[str, Made], where: str) -> Made:
     return known[key]
 
 
-_POINTS = 16
-"""Random points at which a summand of a formula is compared with the terms of the libraries."""
-
-
 @dataclass(frozen=True)
 class _Equation(Constraint):
     """What is said of the equation of a state: the terms that it may have, or all of its coefficients.
@@ -447,7 +443,7 @@ def _multiple_of_term(
     timed = variables if TIME in variables else (*variables, TIME)
     # Terms are compared by value, since x*y, y*x and "x y" are one term, at positive points, where logarithms
     # and roots are defined.
-    points = np.random.default_rng(0).uniform(0.5, 1.5, (_POINTS, len(timed)))
+    points = np.random.default_rng(0).uniform(0.5, 1.5, (16, len(timed)))
     try:
         constant = float(text)
     except ValueError:
@@ -455,7 +451,7 @@ def _multiple_of_term(
     if constant is None:
         value = Custom({text: text}).evaluate(points, timed)[:, 0]
     else:
-        value = np.full(_POINTS, constant)
+        value = np.full(len(points), constant)
     # Terms of single runs are not evaluated, as the runs are not known here.
     if not basis.asks_for(RUN):
         inside = timed if basis.asks_for(TIME) else variables
