@@ -172,7 +172,7 @@ def _centres(x: Floats, half_width: float, spacing: float, period: float | None)
         if not len(fits):
             return np.zeros(0, dtype=np.intp)
         count = floor((fits[-1] - fits[0]) / spacing * (1 + 1e-9)) + 1
-        places = np.linspace(fits[0], fits[-1], max(count, 1)) if count > 1 else fits[len(fits) // 2][None]
+        places = np.linspace(fits[0], fits[-1], count) if count > 1 else fits[len(fits) // 2][None]
     nearest = np.clip(np.searchsorted(x, places), 1, len(x) - 1)
     nearest -= places - x[nearest - 1] < x[nearest] - places
     return np.unique(nearest).astype(np.intp)

@@ -11,7 +11,7 @@ Every value in step 1 and every step in 2 costs one pass over the grid.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -33,6 +33,9 @@ from cindy.regression import Refit, independent, refit
 from cindy.search import Loop, Values, fewest_values
 from cindy.selection import EFFORT
 
+Pose = Callable[[Basis], tuple[WeakRows, Problem]]
+"""The evidence for a basis, and its problem."""
+
 
 class _Placed(NamedTuple):
     """A law, and the values of the parameters that it was chosen at."""
@@ -47,12 +50,11 @@ class FieldSearch(Loop[_Placed, _Placed]):
     a law is chosen at these values, until its terms come back.
 
     at: the law of a basis without unknowns
-    pose: the evidence for a basis, and its problem
     """
 
     basis: Basis
     at: Callable[[Basis], Model]
-    pose: Callable[[Basis], tuple[WeakRows, Problem]]
+    pose: Pose
 
     rounds: ClassVar[int] = 4
     """Choices of terms, each at the parameters fitted to the last: a bound on work. Two are typical."""
@@ -132,13 +134,7 @@ class _Tangents:
     size: Floats
 
     @classmethod
-    def of(
-        cls,
-        model: Model,
-        unknown: Sequence[Parameter],
-        values: Values,
-        pose: Callable[[Basis], tuple[WeakRows, Problem]],
-    ) -> _Tangents | None:
+    def of(cls, model: Model, unknown: Sequence[Parameter], values: Values, pose: Pose) -> _Tangents | None:
         """None where the model has no term with a parameter."""
         terms = list(model.basis.at(values).terms(model.variables))
         own = np.flatnonzero(model.coef)
@@ -224,10 +220,9 @@ class _Tangents:
             findings=(*model.findings, *ends, *self._tied()),
         )
 
-    def _tied(self) -> list[Finding]:
+    def _tied(self) -> Iterator[Finding]:
         """Findings on parameters whose slope is a combination of the terms of its equation."""
         design, d = self.problem.regression.total.design, len(self.problem.summary.states)
-        findings = []
         for parameter, flat in zip(self.unknown, self.first, strict=True):
             beside = self.support[self.support % d == flat % d] // d
             if independent(design[:, beside]) < len(beside):
@@ -235,8 +230,7 @@ class _Tangents:
                     f"The parameter {parameter.name} cannot be told from the coefficients beside it: its "
                     "slope is a combination of their terms. Leave one of them out."
                 )
-                findings.append(Finding("tied-parameter", message, {"parameter": parameter.name}))
-        return findings
+                yield Finding("tied-parameter", message, {"parameter": parameter.name})
 
 
 def _slopes(model: Model, terms: list[Term], parameter: Parameter, values: Values) -> dict[int, float]:

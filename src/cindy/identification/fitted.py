@@ -255,9 +255,9 @@ def _each_alone(motion: Motion, found: Found) -> Finding | None:
     return Finding("runs-differ", message, {"alone": 1 - alone / size, "together": 1 - together / size})
 
 
-def _parts_for(motion: Motion, found: Found | None) -> int:
+def _parts_for(motion: Motion, found: Found) -> int:
     """Into how many parts steps must be divided, so that the error of integrals is below the noise."""
-    if found is None or not motion.parts or not len(found.best.support):
+    if not motion.parts or not len(found.best.support):
         return motion.parts
     error = quadrature_error(motion, found.best.fitted)
     # The error falls with the ninth power of the step, and more slowly where a state decays within a step.

@@ -199,8 +199,7 @@ def identify_with_hidden(
     if formulas:
         starts = [start_from_formulas(motion, formulas)]
     else:
-        starts = starts_in_gauges(motion, names, np.sqrt(noise), given)
-        starts = sought.ranked(starts)
+        starts = sought.ranked(starts_in_gauges(motion, names, np.sqrt(noise), given))
     if not starts:
         raise DataError(
             f"identify: no term that may stand in the equation of a measured state holds {listed(names)}, "

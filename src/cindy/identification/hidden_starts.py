@@ -216,12 +216,12 @@ def _extended(
     exact: whether the measured states were denoised by a law, so that second derivatives can be used
     """
     hidden, slopes = _smoothed(motion, start.values)
+    moving = [np.concatenate(parts, axis=2) for parts in zip(rates, slopes, strict=True)]
     x = _flat([np.concatenate(parts, axis=2) for parts in zip(seen, hidden, strict=True)])
-    slope = _flat([np.concatenate(parts, axis=2) for parts in zip(rates, slopes, strict=True)])
+    slope = _flat(moving)
     linear, d = np.column_stack([np.ones(len(x)), x]), x.shape[1]
     if exact:
-        both = [np.concatenate(parts, axis=2) for parts in zip(rates, slopes, strict=True)]
-        second = _flat(_smoothed(motion, both)[1])
+        second = _flat(_smoothed(motion, moving)[1])
     others: list[Floats] = []
     for j in range(d):
         if any(pin.equation == motion.variables[j] for pin in start.pins):
@@ -346,9 +346,8 @@ def _place(motion: Motion, j: int, *factors: int | None) -> int | None:
 
 def _divided(values: Floats, factor: Floats) -> Floats:
     """values / factor, interpolated where the factor is near zero, the outermost hundredths cut off."""
+    # The largest value of a factor is no less than its spread, so that some values are not near zero.
     near = np.abs(factor) < _NEAR_ZERO * factor.std()
-    if near.all():
-        return np.zeros(len(values))
     place = np.arange(len(values))
     ratio = np.interp(place, place[~near], values[~near] / factor[~near])
     return np.asarray(np.clip(ratio, *np.quantile(ratio, [0.01, 0.99])) if near.any() else ratio)

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -223,7 +223,7 @@ def _findings(model: Model, motion: Motion, best: Met, joint: _Joint) -> list[Fi
     places = best.fitted.coef[len(law.support) :]
     for p, (parameter, place) in enumerate(zip(law.unknown, places, strict=True)):
         findings += end_of_range(parameter, float(place)) or _vague(model, best, joint, p)
-    findings += _coalesced(model, best, joint) + _doubted(model)
+    findings += (*_coalesced(model, best, joint), *_doubted(model))
     names = [motion.variables[j] for j in np.flatnonzero(motion.kicked(best.fitted))]
     if names:
         message = (
@@ -280,9 +280,9 @@ def _vague(model: Model, best: Met, joint: _Joint, p: int) -> list[Finding]:
     return [Finding("tied-parameter", message, {**values, "correlation": float(correlation[partner])})]
 
 
-def _coalesced(model: Model, best: Met, joint: _Joint) -> list[Finding]:
+def _coalesced(model: Model, best: Met, joint: _Joint) -> Iterator[Finding]:
     """Findings on terms of an equation that have become the same function at the fitted parameters."""
-    law, d, findings = best.fitted.law, best.fitted.law.states, list[Finding]()
+    law, d = best.fitted.law, best.fitted.law.states
     columns = joint.factor / np.maximum(np.linalg.norm(joint.factor, axis=0), 1e-300)
     basis = model.basis.terms(model.variables)
     for a, first in enumerate(law.support):
@@ -298,11 +298,10 @@ def _coalesced(model: Model, best: Met, joint: _Joint) -> list[Finding]:
                     f'The terms "{one}" and "{other}" in {state}\' have become the same function '
                     f"(cosine {cosine:.5f}), so the data cannot tell them apart. Keep one of them."
                 )
-                findings.append(Finding("coalesced-terms", message, {"terms": [one, other], "state": state}))
-    return findings
+                yield Finding("coalesced-terms", message, {"terms": [one, other], "state": state})
 
 
-def _doubted(model: Model) -> list[Finding]:
+def _doubted(model: Model) -> Iterator[Finding]:
     """A finding where terms of the model could be left out or exchanged for others at hardly any loss."""
 
     def named(which: NDArray[np.bool_]) -> str:
@@ -317,5 +316,5 @@ def _doubted(model: Model) -> list[Finding]:
                 f"{instead} {named(lost)} the equations would fit almost as well (criterion {above:.1f} "
                 "higher, see `near`): these data hardly tell the two apart. Data from other states would."
             )
-            return [Finding("rival-model", message, {"above": float(above)})]
-    return []
+            yield Finding("rival-model", message, {"above": float(above)})
+            return

@@ -101,7 +101,13 @@ def identify_readouts(
             readouts, columns, noise, model, lambda states: identify(states, hidden, shared)
         )
         if change > _AVERAGES.still:
-            findings.append(_too_long(readouts, change))
+            longest = max(readouts.exposure)
+            message = (
+                f"Means over {longest:g} units of time could not be undone: the measurements still change by "
+                f"{change:.2g} of the noise. The exposure is too long for this motion, or the law is not "
+                "that of these data."
+            )
+            findings.append(Finding("long-exposure", message, {"exposure": longest, "change": change}))
     settings = {**model.settings, "observe": dict(readouts.formulas)}
     if shared is not None:
         settings["column_noise"] = dict(zip(readouts.formulas, noise.tolist(), strict=True))
@@ -175,16 +181,6 @@ def _noise(data: Sequence[Trajectory]) -> Floats:
     rough = [noise_variance(alone)[0] if alone else 0.0 for alone in each_alone(data)]
     spread = np.nanstd(np.concatenate([run.x for run in data]), axis=0)
     return np.asarray(np.fmax(np.sqrt(rough), np.fmax(1e-6 * spread, 1e-300)))
-
-
-def _too_long(readouts: Readouts, change: float) -> Finding:
-    longest = max(readouts.exposure)
-    message = (
-        f"Means over {longest:g} units of time could not be undone: the measurements still change by "
-        f"{change:.2g} of the noise. The exposure is too long for this motion, or the law is not that of "
-        "these data."
-    )
-    return Finding("long-exposure", message, {"exposure": longest, "change": change})
 
 
 def _wanted(hidden: Any) -> tuple[str, ...]:

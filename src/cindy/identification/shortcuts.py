@@ -286,11 +286,12 @@ class _Equation(Constraint):
 class Equations:
     """The libraries and known equations that a user gives.
 
-    shared: the basis of all equations, if there is one; own: otherwise the library of each state
+    union: the terms of all libraries, before formulas add theirs; own: the library of each state, if each has
+        one
     known: the formula of each equation that is known
     """
 
-    shared: Basis | str | None
+    union: Any
     own: Mapping[str, Basis]
     known: Mapping[str, str]
 
@@ -312,18 +313,12 @@ class Equations:
         own = {state: _library(state, part) for state, part in basis.items()}
         if not own:
             raise DataError("identify: `basis` is empty. Give a basis for each state.")
-        return cls(None, own, dict(known or {}))
-
-    @property
-    def union(self) -> Any:
-        """The terms of all libraries, before formulas add theirs."""
-        if self.shared is not None or not self.own:
-            return self.shared
         libraries: list[Basis] = []
-        for library in self.own.values():
+        for library in own.values():
             if library not in libraries:
                 libraries.append(library)
-        return libraries[0] if len(libraries) == 1 else Sum(tuple(libraries))
+        union = libraries[0] if len(libraries) == 1 else Sum(tuple(libraries))
+        return cls(union, own, dict(known or {}))
 
     def refuse_fields(self) -> None:
         """Refuse libraries and known equations for fields, whose equations share one library."""
