@@ -139,16 +139,20 @@ def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
     """
     instance(model, Model, "diagnose: `model`", "a Model, such as identify makes")
     data = as_trajectories(data)
-    denoised = denoised_under(model, data) if model.denoised else None
-    if denoised is not None:
-        return _at_denoised_states(model, data, denoised)
-    data = inside_domain(model, data)[0]
-    form = model.formulation.fit_to(data)
-    rows = _MeasuredRows(accumulate(data, model.basis, formulation=form, blocks=1).total)
-    left = residuals(model, data)
+    rows: _MeasuredRows | Denoised | None = denoised_under(model, data) if model.denoised else None
+    form, noise = model.formulation, np.asarray(model.noise)
+    if isinstance(rows, Denoised):
+        left, loss = _beside_states(model, data, rows), rows.loss
+    else:
+        data = inside_domain(model, data)[0]
+        form = form.fit_to(data)
+        rows = _MeasuredRows(accumulate(data, model.basis, formulation=form, blocks=1).total)
+        left, loss = residuals(model, data), unexplained_rows(rows.total, model.coef)
     rms, correlation, band = _statistics(left)
-    size = np.sqrt(np.mean(np.vstack([part.x for run in data for part in run.segments()]) ** 2, axis=0))
-    findings, rough = _of_terms(model, rows), rough_noise(data)
+    if not isinstance(rows, Denoised) and form.integrates:
+        noise = np.where(np.isfinite(noise), noise, rms)
+    findings = [*model.findings, *_uncertain(model), *_unsure(model), *_alike(model, rows)]
+    rough = rough_noise(data)
     if model.denoised:  # residuals at the measured states would include the noise inside the terms
         beyond = _beyond_noise(model, data, rough, model.noise)
     else:
@@ -158,20 +162,15 @@ def diagnose(model: Model, data: Sequence[Trajectory]) -> Diagnostics:
         judged = left if white else residuals(replace(model, formulation=judge), data)
         size_left, memory, _ = _statistics(judged)
         beyond = _beyond_noise(model, data, rough, size_left)
+        size = np.sqrt(np.mean(np.vstack([part.x for run in data for part in run.segments()]) ** 2, axis=0))
         findings += _correlated(model, judge, memory, band, size_left > _LIMITS.exact * size)
     findings += _left_over(model, rough.samples, form, beyond)
-    noise = np.where(np.isfinite(model.noise), model.noise, rms if form.integrates else np.nan)
-    loss, distinct = unexplained_rows(rows.total, model.coef), without_repeats(findings)
+    distinct = without_repeats(findings)
     return Diagnostics(form, rows, loss, left, rms, correlation, band, noise, beyond, distinct)
 
 
-def _of_terms(model: Model, rows: _MeasuredRows | Denoised) -> list[Finding]:
-    """The findings of the model, and those about its terms."""
-    return [*model.findings, *_uncertain(model), *_unsure(model), *_alike(model, rows)]
-
-
-def _at_denoised_states(model: Model, data: Sequence[Trajectory], denoised: Denoised) -> Diagnostics:
-    """All diagnostics at denoised states: residuals are measurements less states (step 1)."""
+def _beside_states(model: Model, data: Sequence[Trajectory], denoised: Denoised) -> list[Residual]:
+    """Residuals at denoised states: measurements less states (step 1)."""
     # Each window is a stretch without gaps, since correlations are between neighbours.
     left = []
     for number, run in enumerate(data):
@@ -184,12 +183,7 @@ def _at_denoised_states(model: Model, data: Sequence[Trajectory], denoised: Deno
                     left.append(Residual(number, run.t[piece], values[piece]))
     if not left:
         raise DataError("diagnose: no trajectory has enough complete samples in a row.")
-    rms, correlation, band = _statistics(left)
-    form, noise, rough = model.formulation, np.asarray(model.noise), rough_noise(data)
-    beyond = _beyond_noise(model, data, rough, noise)
-    findings = [*_of_terms(model, denoised), *_left_over(model, rough.samples, form, beyond)]
-    loss, distinct = denoised.loss, without_repeats(findings)
-    return Diagnostics(form, denoised, loss, left, rms, correlation, band, noise, beyond, distinct)
+    return left
 
 
 def _runs(t: Floats, seen: NDArray[np.bool_]) -> list[NDArray[np.intp]]:
