@@ -263,20 +263,20 @@ def _legal(name: str) -> str:
 
 def _side(equations: RightHandSides, equation: int, names: Mapping[str, str]) -> str:
     algebra = _ContentMathML()
-    parts = [
-        algebra.joined("*", [_number(value), *(algebra.factor(factor, names) for factor in term)])
-        if term
-        else _number(value)
-        for value, _, term in equations.summands(equation)
-    ]
-    return algebra.joined("+", parts) if len(parts) > 1 else parts[0] if parts else _number(0.0)
+    parts = []
+    for value, _, term in equations.summands(equation):
+        product = [algebra.number(value), *(algebra.factor(factor, names) for factor in term)]
+        parts.append(algebra.joined("*", product) if term else product[0])
+    return algebra.joined("+", parts) if len(parts) > 1 else parts[0] if parts else algebra.number(0.0)
 
 
 class _ContentMathML(Algebra):
     """Formulas in the content MathML of SBML."""
 
     def number(self, value: float) -> str:
-        return _number(value)
+        mantissa, _, power = repr(float(value)).partition("e")
+        kind, rest = (' type="e-notation"', f"<sep/>{int(power)}") if power else ("", "")
+        return f"<cn{kind}>{mantissa}{rest}</cn>"
 
     def joined(self, operation: str, parts: list[str]) -> str:
         return _apply(_OPERATIONS[operation], *parts)
@@ -284,9 +284,9 @@ class _ContentMathML(Algebra):
     def call(self, function: str, arguments: list[str]) -> str:
         if function == "sign":
             # The MathML of SBML has no sign function.
-            zero = _number(0.0)
-            negative = self.choice(_apply("lt", *arguments, zero), _number(-1.0), zero)
-            return self.choice(_apply("gt", *arguments, zero), _number(1.0), negative)
+            zero = self.number(0.0)
+            negative = self.choice(_apply("lt", *arguments, zero), self.number(-1.0), zero)
+            return self.choice(_apply("gt", *arguments, zero), self.number(1.0), negative)
         arc = re.sub(r"^a(sin|cos|tan)$", r"arc\1", function)
         return _apply(_OPERATIONS.get(function, arc), *arguments)
 
@@ -303,10 +303,3 @@ class _ContentMathML(Algebra):
 
 def _apply(operation: str, *operands: str) -> str:
     return f"<apply><{operation}/>{''.join(operands)}</apply>"
-
-
-def _number(value: float) -> str:
-    mantissa, _, power = repr(float(value)).partition("e")
-    if power:
-        return f'<cn type="e-notation">{mantissa}<sep/>{int(power)}</cn>'
-    return f"<cn>{mantissa}</cn>"

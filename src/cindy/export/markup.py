@@ -16,6 +16,9 @@ from html import escape
 from cindy.basis import COMPARISONS, GREEK, Expression, Factor, Term, shortest
 from cindy.export.sides import RightHandSides, format_value
 
+Summands = Sequence[tuple[float, float, Term]]
+"""(coefficient, error, term) of each."""
+
 
 @dataclass(frozen=True)
 class _Notation:
@@ -256,7 +259,7 @@ def to_latex(equations: RightHandSides) -> str:
     return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
 
 
-def _kick(notation: _Notation, variance: Sequence[tuple[float, float, Term]]) -> str:
+def _kick(notation: _Notation, variance: Summands) -> str:
     """The factor of an increment of noise: a number, or the root of a variance that depends on states."""
     if not variance:
         return ""
@@ -404,16 +407,11 @@ def summand(value: float, error: float, what: Term, *, first: bool, dots: bool =
 
 
 def differential(
-    state: str,
-    order: int,
-    drift: Sequence[str],
-    variance: Sequence[tuple[float, float, Term]],
-    *,
-    alone: bool = False,
+    state: str, order: int, drift: Sequence[str], variance: Summands, *, alone: bool = False
 ) -> tuple[str, list[str]]:
     """The two sides of dx = (…) dt + √(…) dW, as whole `math` elements.
 
-    drift: its summands as `math` elements; variance: that of the kicks, as (coefficient, error, term)
+    drift: its summands as `math` elements; variance: that of the kicks
     alone: there is no other state, so that dW needs no subscript
     """
     whole = _lowered(*_parts(state)) if order == 1 else name(f"{state}'")
