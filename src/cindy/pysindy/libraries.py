@@ -302,7 +302,14 @@ def constraint_matrices(
     # A feature that stands in the library twice is one term: its coefficient is the sum of both.
     spread = np.zeros((len(place), len(features)))
     spread[[place[term] for term in features], np.arange(len(features))] = 1.0
-    rows = [row for constraint in constraints for row in _rows_of(constraint, names)]
+    rows: list[Row] = []
+    for constraint in constraints:
+        if at_samples(constraint):
+            raise ConstraintError(
+                f"{constraint}: a tolerance speaks of samples, which an optimizer of pysindy does not see. "
+                "Use cindy.identify()."
+            )
+        rows += constraint.rows(names)
     # pysindy has rows a·ξ ≤ b and a·ξ = b, inequalities first. A range becomes two inequalities.
     upper = [(r, 1.0, r.upper) for r in rows if r.lower < r.upper and np.isfinite(r.upper)]
     lower = [(r, -1.0, -r.lower) for r in rows if r.lower < r.upper and np.isfinite(r.lower)]
@@ -319,12 +326,3 @@ def constraint_matrices(
         "inequality_constraints": bool(upper or lower),
         "constraint_separation_index": len(upper) + len(lower),
     }
-
-
-def _rows_of(constraint: Constraint, names: Names) -> list[Row]:
-    if at_samples(constraint):
-        raise ConstraintError(
-            f"{constraint}: a tolerance speaks of samples, which an optimizer of pysindy does not see. "
-            "Use cindy.identify()."
-        )
-    return list(constraint.rows(names))
