@@ -362,11 +362,11 @@ def test_kicks_in_one_equation_leave_the_other_exact():
     assert model.model_error[0] < 0.05
 
 
-def positions(force, kicks, *, noise):
+def positions(force, kicks, *, noise, step=0.1, samples=1200):
     """x'' = force(t, x, v) with kicks of v, seen by x alone."""
     run = kicked(
         lambda t, x: np.array([x[1], force(t, *x)]), [0.0, kicks], [1.0, 0.0],
-        step=0.1, samples=1200, seed=7, noise=noise, states=("x", "v"),
+        step=step, samples=samples, seed=7, noise=noise, states=("x", "v"),
     )  # fmt: skip
     return Trajectory(run.t, run.x[:, :1], ("x",))
 
@@ -379,6 +379,13 @@ def test_kicks_of_a_rate_are_found_from_positions_alone(noise):
     assert np.all(np.abs(model.coef[1:, 0] + [1.0, 0.5]) < 3.0 * model.coef_error[1:, 0])
     assert model.diffusion.coef[0, 0] == pytest.approx(1.0, rel=0.25)
     assert model.noise[0] == pytest.approx(noise * data.x.std(), abs=0.02)
+
+
+def test_kicks_of_a_rate_are_no_smooth_error_of_long_positions_without_noise():
+    data = positions(lambda t, x, v: -x - 0.5 * v, 1.0, noise=0.0, step=0.05, samples=4000)
+    model = identify(data, Polynomial(2), formulation=Integral(order=2, rates=True))
+    assert [model.terms[k] for k in np.flatnonzero(model.coef[:, 0])] == ["x", "x'"]
+    assert model.diffusion.coef[0, 0] == pytest.approx(1.0, rel=0.15)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -342,7 +342,9 @@ def _kicks(look: Look, law: Met, variance: Floats) -> Kicks | None:
     motion = kicked_everywhere(look.motion, law.fitted)
     if motion is None:
         return _kicks_of_rates(look, law, variance)
-    met = Search(motion, look.found.options).fit(replace(law.fitted, settled=False), ())
+    # The rates are uncertain by their whole spread, however precisely the positions are measured.
+    noise = np.where(motion.measured, law.fitted.variance, motion.spread**2)
+    met = Search(motion, look.found.options).fit(replace(law.fitted, variance=noise, settled=False), ())
     return None if met is None else estimate_kicks(motion, met.fitted)
 
 

@@ -57,9 +57,10 @@ def leaves_little(motion: Motion, fitted: Fitted) -> bool:
 
 
 def _left(motion: Motion, fitted: Fitted) -> float:
-    """The largest residual of a measured state, relative to its step between samples."""
-    residual = np.sqrt(2.0 * fitted.variance + fitted.error * motion.step)
-    return float(np.max((residual / np.maximum(motion.moved, 1e-300))[motion.measured], initial=0.0))
+    """The largest residual of a state, relative to its step between samples. One unmeasured has no noise."""
+    noise = np.where(motion.measured, 2.0 * fitted.variance, 0.0)
+    residual = np.sqrt(noise + fitted.error * motion.step)
+    return float(np.max(residual / np.maximum(motion.moved, 1e-300), initial=0.0))
 
 
 def noise_memory(motion: Motion, fitted: Fitted) -> list[_Memory]:

@@ -55,7 +55,8 @@ class _Steps:
     floor: float = 1e-8
     """Least model error, in units of σ²/h: a hundredth of the last level, and negligible beside the noise."""
     most: int = 12
-    """Largest number of steps at one level. After the last level twice as many steps are allowed."""
+    """Largest number of steps at one level. After the last level three times as many are allowed: from
+    there to kicks without noise it takes up to thirty."""
     slow: float = 0.3
     """Step of the states, in units of the noise, below which the next level of the model error begins."""
     furthest: float = 1.5
@@ -109,7 +110,7 @@ def fit_states(motion: Motion, start: Fitted, solve: Solve, *, levels: Sequence[
             break
     # A fit that has settled without the determinants begins with them.
     heeded = motion.forcing is not None or (start.heeded and start.converged and start.settled and not levels)
-    for _ in range(2 * _STEPS.most):
+    for _ in range(3 * _STEPS.most):
         now = _step(motion, now, solve, _newton if motion.memory is None else _noise_only, heeded=heeded)
         done = heeded or not (start.heeded and motion.may_be_kicked(now))
         if not now.alive or (now.converged and now.settled and done):
