@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 from scipy.linalg import block_diag, expm
 
 from cindy import Custom, DataError, Integral, Model, NoModelError, Polynomial, Trajectory, identify, load
@@ -386,6 +387,24 @@ def test_kicks_of_a_rate_are_no_smooth_error_of_long_positions_without_noise():
     model = identify(data, Polynomial(2), formulation=Integral(order=2, rates=True))
     assert [model.terms[k] for k in np.flatnonzero(model.coef[:, 0])] == ["x", "x'"]
     assert model.diffusion.coef[0, 0] == pytest.approx(1.0, rel=0.15)
+
+
+def test_a_term_that_the_basis_lacks_is_named_where_it_looks_like_random_kicks():
+    t = np.arange(0.0, 10.0, 0.01)
+    path = solve_ivp(
+        lambda t, y: [y[1], -20.0 * np.sin(y[0]) - 0.3 * y[1]], (0.0, 10.0), [1.5, 0.0], t_eval=t, rtol=1e-9
+    ).y[0]
+    seen = path + 0.01 * np.random.default_rng(0).normal(size=len(t))
+    form = Integral(order=2, rates=True)
+    model = identify(Trajectory(t, seen, ("angle",)), Polynomial(2), formulation=form)
+    [finding] = [f for f in model.findings if f.code == "kicks-follow-states"]
+    assert finding.values["term"] == "angle^3"
+    assert not finding.note
+    better = identify(Trajectory(t, seen, ("angle",)), Polynomial(3), formulation=form)
+    assert better.diffusion is None
+    walking = positions(lambda t, x, v: -x - 0.5 * v, 1.0, noise=0.05)
+    kicked = identify(walking, Polynomial(2), formulation=form)
+    assert [f.code for f in kicked.findings if f.code == "kicks-follow-states"] == []
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -115,7 +115,9 @@ def _searched(request: Request, motion: Motion, variance: Floats, physics: Physi
         *(() if look.found is None else findings_beside(request, look.motion, look.found, variance)),
         *(() if apart is None else (apart,)),
     )
-    return forced(replace(model, findings=findings, settings=request.settings.to_dict()), kicks)
+    return forced(
+        replace(model, findings=findings, settings=request.settings.to_dict()), kicks, found.options.price
+    )
 
 
 def _looked(request: Request, motion: Motion, variance: Floats, options: Options) -> tuple[Motion, Look]:

@@ -171,7 +171,7 @@ def _noisy_inputs(request: Request, motion: Motion, found: Found) -> tuple[Findi
         white = rows_beside(motion, fitted, fitted.law.support, partial(_of_roughness, fitted, bare))
         if white is None or len(white.factor) <= white.terms:
             continue
-        [slope], [gain] = _beside_terms(white, len(within))
+        [slope], [gain] = beside_terms(white, len(within))
         inverse = np.linalg.pinv(white.factor[: len(within), : len(within)])
         change = np.abs(inverse @ white.factor[: len(within), len(within)] * slope)
         own = within & (change > _INPUTS.matters * np.sqrt(np.sum(inverse**2, axis=1)))
@@ -222,7 +222,7 @@ def _of_roughness(fitted: Fitted, bare: Motion, number: int, white: Whitened) ->
     return np.asarray(rough - smooth)[..., None]
 
 
-def _beside_terms(white: LeastSquares, terms: int) -> tuple[Floats, Floats]:
+def beside_terms(white: LeastSquares, terms: int) -> tuple[Floats, Floats]:
     """(columns,) the coefficient of each column after the terms, were it the only one, and the fall of χ²."""
     # Below the terms the triangle holds the parts of columns and target that are orthogonal to them.
     columns, target = white.factor[terms:, terms:-1], white.factor[terms:, -1]
@@ -320,7 +320,7 @@ def _follows_velocity(motion: Motion, found: Found) -> tuple[Finding, ...]:
     white = None if law.unknown else rows_beside(motion, found.best.fitted, law.support, integrals)
     if white is None or len(white.factor) <= white.terms:
         return ()
-    _, gain = _beside_terms(white, len(law.support))
+    _, gain = beside_terms(white, len(law.support))
     states = [motion.variables[j] for j in sought[gain > _INPUTS.worth * found.options.price]]
     if not states:
         return ()
