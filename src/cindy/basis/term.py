@@ -353,14 +353,11 @@ class Partial:
         middle = columns[self.position]
         # This step balances the truncation error, of order step⁶, and rounding, of order 1e-16 / step.
         step = 5e-3 * (abs(middle) + 1e-3)
+        before, after = columns[: self.position], columns[self.position + 1 :]
         total = 0.0
         for k, weight in ((1, 45.0), (2, -9.0), (3, 1.0)):
-            sides = []
-            for shift in (k * step, -k * step):
-                moved = list(columns)
-                moved[self.position] = middle + shift
-                sides.append(self.function(*moved))
-            total = total + weight * (sides[0] - sides[1])
+            above, below = (self.function(*before, middle + s, *after) for s in (k * step, -k * step))
+            total = total + weight * (above - below)
         return total / (60.0 * step)
 
 

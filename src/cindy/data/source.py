@@ -116,9 +116,8 @@ class _Stream:
         """The first parts, which a pass gives again."""
         if self.again:
             return list(islice(self, count))
-        missing = max(count - len(self._read), 0)
-        self._read.extend(_held(item) for item in islice(self._rest, missing))
-        return self._read[:count]
+        self._read += map(_held, islice(self._rest, count - len(self._read)))
+        return list(self._read)
 
     def __iter__(self) -> Iterator[Part]:
         if self.again:
