@@ -319,40 +319,6 @@ def _taps(steps: Floats, count: int) -> tuple[Floats, Floats]:
     return plain, np.array([1.0, 4.0, 1.0]) / 6.0 * (before * after / 2)[:, :, None]
 
 
-def nested(samples: int, start: int, stop: int, half_width: int, times: int) -> list[tuple[int, int]]:
-    """The stretches of samples that an integral taken `times` times depends on, from narrow to wide.
-
-    The first is start … stop − 1 itself; each integral is computed from values on the next stretch.
-    """
-    spans = [(start, stop)]
-    for _ in range(times):
-        a, b = spans[-1]
-        spans.append(reach(samples, a, max(b - 1, a + 1), half_width))
-    return spans
-
-
-def increments(
-    values: Floats, t: Floats, spans: list[tuple[int, int]], *, degree: int, half_width: int
-) -> Floats:
-    """(b − a − 1, columns): increments of the repeated integral between the samples of the first stretch.
-
-    Inner integrals may begin at any sample: that adds a polynomial in t, which is eliminated together with
-    the initial state.
-
-    values: (samples of the last stretch, columns); t: the times of those samples
-    """
-    origin = spans[-1][0]
-    for k in range(len(spans) - 1, 0, -1):
-        (a, b), (low, high) = spans[k - 1], spans[k]
-        weights = interval_weights(t[low - origin : high - origin], degree=degree, half_width=half_width)
-        steps = np.asarray(weights @ values)[a - low : b - 1 - low]
-        # Increments are needed of the outermost integral, values of the inner ones.
-        if k > 1:
-            values = np.zeros((b - a, values.shape[1]))
-            np.cumsum(steps, axis=0, out=values[1:])
-    return steps
-
-
 def running_sums(stack: Floats) -> None:
     """Replace the rows of every window in a stack (windows, length, columns) by their cumulative sums."""
     if len(stack) < _FEW_WINDOWS:

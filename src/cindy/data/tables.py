@@ -328,12 +328,7 @@ def parsed(entries: list[str], where: Callable[[int], str]) -> Floats:
 
 
 def must_go_on(
-    table: Table,
-    rows: NDArray[np.int64] | slice,
-    time: str,
-    times: Floats,
-    name: str,
-    by: tuple[str, ...],
+    table: Table, rows: NDArray[np.int64] | slice, time: str, times: Floats, name: str, by: tuple[str, ...]
 ) -> None:
     """Raise if the times of a run repeat or go back, name the place in the table, and say what to do."""
     back = np.flatnonzero(np.diff(times) <= 0)

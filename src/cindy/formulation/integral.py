@@ -27,9 +27,9 @@ from cindy.basis import Basis, Polynomial
 from cindy.calculus import (
     apply_alike,
     derivative,
-    increments,
-    nested,
+    interval_weights,
     onto_samples,
+    reach,
     running_sums,
     whitened,
     whitened_differences,
@@ -283,7 +283,15 @@ class Integral(Formulation):
         return self._times * (self.half_width or 0)
 
     def _spans(self, samples: int, start: int, stop: int) -> list[tuple[int, int]]:
-        return nested(samples, start, stop, self.half_width or 1, self._times)
+        """The stretches of samples on which the repeated integral depends, from narrow to wide.
+
+        The first is start … stop − 1 itself; each integral is computed from values on the next stretch.
+        """
+        spans = [(start, stop)]
+        for _ in range(self._times):
+            a, b = spans[-1]
+            spans.append(reach(samples, a, max(b - 1, a + 1), self.half_width or 1))
+        return spans
 
     def _variables(self, segment: Trajectory, start: int, stop: int) -> Floats:
         values = super()._variables(segment, start, stop)
@@ -302,12 +310,22 @@ class Integral(Formulation):
         return np.asfortranarray(rate)
 
     def _steps(self, terms: Floats, t: Floats, samples: int, low: int, start: int, stop: int) -> Floats:
-        """Increments of the integrated terms from sample to sample; `terms` begins at sample `low`."""
+        """Increments of the integrated terms from sample to sample; `terms` begins at sample `low`.
+
+        Inner integrals may begin at any sample: that adds a polynomial in t, which is eliminated together
+        with the initial state.
+        """
         spans = self._spans(samples, start, stop)
-        a, b = spans[-1]
-        return increments(
-            terms[a - low : b - low], t[a:b], spans, degree=self.degree or 1, half_width=self.half_width or 1
-        )
+        values = terms[spans[-1][0] - low : spans[-1][1] - low]
+        for k in range(len(spans) - 1, 0, -1):
+            (a, b), (near, far) = spans[k - 1], spans[k]
+            weights = interval_weights(t[near:far], degree=self.degree or 1, half_width=self.half_width or 1)
+            steps = np.asarray(weights @ values)[a - near : b - 1 - near]
+            # Increments are needed of the outermost integral, values of the inner ones.
+            if k > 1:
+                values = np.zeros((b - a, values.shape[1]))
+                np.cumsum(steps, axis=0, out=values[1:])
+        return steps
 
     def _runs(self, segment: Trajectory, edges: Ints, low: int, high: int) -> list[tuple[int, int, float]]:
         """(first, last, step): runs of windows; the step is 0 unless they share one operator.
