@@ -164,18 +164,14 @@ def _build(t: Floats, kind: tuple[str, int], degree: int, half_width: int) -> Op
         else:
             slopes = legendre.legder(np.eye(degree + 1), kind[1], axis=0)
             moments = legendre.legvander(place, degree - kind[1]) @ slopes / half[:, None] ** kind[1]
-        # Step 3.
-        values[row] = _combined(basis, moments)
+        # Step 3. QR, not the normal equations, which would square the condition number.
+        if degree == width - 1:  # interpolation
+            weights = np.linalg.solve(basis.transpose(0, 2, 1), moments[:, :, None])
+        else:
+            q, r = np.linalg.qr(basis)
+            weights = q @ np.linalg.solve(r.transpose(0, 2, 1), moments[:, :, None])
+        values[row] = weights[:, :, 0]
     return _assemble(values, starts, len(t))
-
-
-def _combined(basis: Floats, moments: Floats) -> Floats:
-    """(n, width): weights on samples of which the polynomials (n, width, k) have these moments (n, k)."""
-    if basis.shape[1] == basis.shape[2]:  # interpolation
-        return np.asarray(np.linalg.solve(basis.transpose(0, 2, 1), moments[:, :, None])[:, :, 0])
-    # QR, not the normal equations, which would square the condition number.
-    q, r = np.linalg.qr(basis)
-    return np.asarray((q @ np.linalg.solve(r.transpose(0, 2, 1), moments[:, :, None]))[:, :, 0])
 
 
 def _starts(rows: int, samples: int, half_width: int) -> Ints:

@@ -388,9 +388,6 @@ class Weak(Formulation):
     def margin(self) -> int:
         return 0
 
-    def edges(self, samples: int) -> Ints:
-        raise _for_fields()
-
     def fit_to(self, trajectories: Sequence[Any]) -> Self:
         raise _for_fields()
 
