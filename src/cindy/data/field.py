@@ -24,13 +24,11 @@ from cindy._check import (
 from cindy.data.files import arrays_of_file, from_dataset
 from cindy.data.grid_statistics import grid_noise, without_noise
 from cindy.data.moments import in_seconds, seconds, time_column, unit_in_name
-from cindy.data.trajectory import html_table
+from cindy.data.trajectory import GRID, html_table
 from cindy.errors import DataError
 
 _DIMENSIONS = 3
 """Axes of space that a field may have at most."""
-_UNEVEN = 1e-6
-"""Relative difference between the steps of a grid above which it is not uniform."""
 
 
 class Field:
@@ -186,7 +184,7 @@ class Field:
     def uniform(self, axis: str) -> bool:
         """Whether the samples along an axis are equally spaced."""
         steps = np.diff(self.coordinate(axis))
-        return len(steps) == 0 or bool(np.ptp(steps) <= _UNEVEN * abs(float(np.mean(steps))))
+        return len(steps) == 0 or bool(np.ptp(steps) <= GRID.uneven * abs(float(np.mean(steps))))
 
     def __len__(self) -> int:
         return len(self.t)

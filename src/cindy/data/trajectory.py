@@ -43,11 +43,13 @@ class _Grid:
     """A step longer than this many of its neighbours is a pause, across which no polynomial is fitted."""
     one_time: float = 1e-6
     """Share of the shortest step of a sensor: times that are closer to each other count as equal."""
+    uneven: float = 1e-6
+    """Relative difference between the steps of a grid of a field above which it is not uniform."""
     longest: float = 1e60
     """Largest time, and largest inverse of a step: local polynomials raise both to the fifth power."""
 
 
-_GRID = _Grid()
+GRID = _Grid()
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -275,7 +277,7 @@ class Trajectory:
         # Only steps over missing samples are gaps: an irregular grid has long steps of its own.
         holes = np.flatnonzero(np.diff(complete) > 1)
         if len(holes):
-            holes = holes[steps[holes] > _GRID.longest_bridge * np.median(steps)]
+            holes = holes[steps[holes] > GRID.longest_bridge * np.median(steps)]
         cuts = np.union1d(holes, _pauses(steps)) + 1
         edges = [0, *map(int, cuts), len(complete)]
         return [joined.part(a, b) for a, b in pairwise(edges)] if len(cuts) else [joined]
@@ -299,7 +301,7 @@ def _merged(sensors: Sequence[Trajectory]) -> Trajectory:
     times = np.sort(np.concatenate([sensor.t for sensor in sensors]))
     steps = [float(np.min(np.diff(sensor.t))) for sensor in sensors if len(sensor) > 1]
     # Times that differ only by rounding are equal: 10 / 100 and 7 / 70 s may differ in the last bit.
-    t = times[np.append(True, np.diff(times) > _GRID.one_time * min(steps, default=1.0))]
+    t = times[np.append(True, np.diff(times) > GRID.one_time * min(steps, default=1.0))]
     states = tuple(dict.fromkeys(name for sensor in sensors for name in sensor.states))
     inputs = tuple(dict.fromkeys(name for sensor in sensors for name in sensor.inputs))
     x, u = np.full((len(t), len(states)), np.nan), np.full((len(t), len(inputs)), np.nan)
@@ -328,7 +330,7 @@ def _pauses(steps: Floats) -> NDArray[np.intp]:
         return np.zeros(0, dtype=np.intp)
     before = np.concatenate([steps[1:2], steps[:-1]])
     after = np.concatenate([steps[1:], steps[-2:-1]])
-    return np.flatnonzero(steps > _GRID.pause * np.maximum(before, after))
+    return np.flatnonzero(steps > GRID.pause * np.maximum(before, after))
 
 
 def same_variables(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
@@ -455,8 +457,8 @@ def _must_have_a_scale(t: Floats, where: str, name: str) -> None:
     if len(t) == 1:
         return
     size, step = max(abs(float(t[0])), abs(float(t[-1]))), float(np.min(np.diff(t)))
-    if size > _GRID.longest or step < 1 / _GRID.longest:
-        value = f"{name}[-1] = {t[-1]:.3g}" if size > _GRID.longest else f"a step of {step:.3g}"
+    if size > GRID.longest or step < 1 / GRID.longest:
+        value = f"{name}[-1] = {t[-1]:.3g}" if size > GRID.longest else f"a step of {step:.3g}"
         raise DataError(
             f"{where}: `{name}` is outside the range of floating point ({value}). Use other units for time."
         )
