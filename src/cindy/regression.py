@@ -167,7 +167,9 @@ class Regression:
         # Step 2. The null space suits small supports: equalities may depend on each other there, and the
         # spread of θ gives that of x. The solver keeps all coefficients and meets the equalities by
         # multipliers (`least_squares_within`).
-        free = self._freedom(support, targets)
+        # An equality with a value other than zero applies even where none of its coefficients is left.
+        needed = (self.equal.goal != 0) & np.isin(self._row_target, targets)
+        free = self.equal.freedom(support, also=needed) or Freedom.whole(len(support))
         owner = _owners(free.basis, support % self.shape[1])
         shared = np.flatnonzero(owner < 0)
         parts = [self._part(support, j, free, np.flatnonzero(owner == j), shared) for j in targets]
@@ -242,12 +244,6 @@ class Regression:
             columns = design[terms[members]].transpose(1, 0, 2)
             scores[:, members] = (columns @ residual[:, :, None])[:, :, 0]
         return scores
-
-    def _freedom(self, support: Ints, targets: Ints) -> Freedom:
-        """What the equalities leave free on the support."""
-        # An equality with a value other than zero applies even where none of its coefficients is left.
-        needed = (self.equal.goal != 0) & np.isin(self._row_target, targets)
-        return self.equal.freedom(support, also=needed) or Freedom.whole(len(support))
 
 
 @dataclass(frozen=True, eq=False)

@@ -317,10 +317,9 @@ class _Screen:
         count = int(missing.sum() - np.isnan(filled).sum())
         if not count:
             return self
-        known = {f.kind for f in self.faults if f.state == state}
         faults = self.faults
-        own = np.isnan(self.field[state]).sum()
-        if own and not known & {"dead-pixels"}:
+        dead = any(fault.kind == "dead-pixels" and fault.state == state for fault in faults)
+        if not dead and np.isnan(self.field[state]).any():
             faults = (*faults, Fault("filled-values", state, count=count, share=count / u.size))
         return replace(
             self,

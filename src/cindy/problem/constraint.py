@@ -209,8 +209,7 @@ def fix(state: str, term: str, value: float) -> Constraint:
     1.0
     """
     number = _finite(value, "fix: `value`")
-    state, term = _place((state, term), "fix")
-    return _Linear((((state, term), 1.0),), number, number, f"[{state}: {term}] = {number:g}")
+    return _between({_place((state, term), "fix"): 1.0}, number, number, "fix")
 
 
 def bound(state: str, term: str, lower: float = -np.inf, upper: float = np.inf) -> Constraint:

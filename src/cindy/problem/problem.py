@@ -199,14 +199,11 @@ class StandardForm:
             norm = max(norm, float(weights @ np.abs(_solved(self.objective)).ravel()))
         # The pilot obeys only the equalities. The ball must also hold what the inequalities need.
         if rows.violation(self.pilot) > 0.0:
-            norm = max(norm, self._least_radius(weights))
+            try:
+                norm = max(norm, smallest_radius(_region(weights, 1.0, rows))[0])
+            except InfeasibleError as error:
+                raise self.named(error) from error
         return _region(weights, 2.0 * max(norm, 1e-12), rows)
-
-    def _least_radius(self, weights: Floats) -> float:
-        try:
-            return smallest_radius(_region(weights, 1.0, self.scaled_rows))[0]
-        except InfeasibleError as error:
-            raise self.named(error) from error
 
     @cached_property
     def oracle(self) -> Oracle:

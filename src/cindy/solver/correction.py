@@ -203,7 +203,8 @@ def _leap(objective: LeastSquares, oracle: Oracle, target: float) -> Begun | Non
     if solution is None:
         return None
     walk = Walk(objective, oracle.origin)
-    walk.jump(solution)
+    walk.flat[:] = solution
+    walk.refresh()
     # Columns that depend on each other make least squares ambiguous, and rounding may then leave a gap. The
     # solution is taken only if its own gap proves it.
     if walk.gap(oracle.minimise(walk.gradient)) > target:

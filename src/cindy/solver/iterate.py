@@ -134,11 +134,6 @@ class Walk(Iterate):
             self.flat[atom.indices] += weight * atom.values
         self.refresh()
 
-    def jump(self, flat: Floats) -> None:
-        """Move to a point."""
-        self.flat[:] = flat
-        self.refresh()
-
     def step(self, atom: Atom, share: float) -> None:
         """Move the given share of the way to an atom."""
         self._seen.add(atom.key)
