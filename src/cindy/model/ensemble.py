@@ -162,14 +162,12 @@ class RandomPath:
         return int(np.clip(np.ceil(needed), _FEWEST_STEPS, _MOST_STEPS))
 
 
-LEVEL = 0.9
-"""Share of the measurements that lie in a band."""
-
-
 @dataclass(frozen=True)
 class _Paths:
     """How many paths bands and densities are drawn from."""
 
+    level: float = 0.9
+    """Share of the measurements that lie in a band."""
     paths: int = 600
     """Paths of a band: the probability of its edges is then known to 0.01."""
     long_paths: int = 40
@@ -235,7 +233,7 @@ def band(model: Equations, solution: Solution) -> tuple[Floats, Floats]:
     # Step 2.
     paths += np.nan_to_num(model.noise) * np.random.default_rng(1).standard_normal(paths.shape)
     # After a blow-up of every path there is no band.
-    alive, shares = np.isfinite(paths).any(axis=0), [50 * (1 - LEVEL), 50 * (1 + LEVEL)]
+    alive, shares = np.isfinite(paths).any(axis=0), [50 * (1 - _PATHS.level), 50 * (1 + _PATHS.level)]
     edges = np.full((2, *alive.shape), np.nan)
     edges[:, alive] = np.nanpercentile(paths[:, alive], shares, axis=0)
     low, high = edges
