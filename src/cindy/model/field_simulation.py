@@ -96,10 +96,7 @@ class Lines:
         free = np.ones(self.shape)
         for k, period in enumerate(self.periods):
             if period is None and self.boundary == "held":
-                ends: list[Any] = [slice(None)] * len(self.shape)
-                for end in (0, -1):
-                    ends[k] = end
-                    free[tuple(ends)] = 0.0
+                np.moveaxis(free, k, 0)[[0, -1]] = 0.0
         return free.ravel()
 
     def rates(self, t: float, y: Floats) -> Floats:

@@ -59,14 +59,10 @@ class Spectral:
     @cached_property
     def waves(self) -> list[Floats]:
         """The wavenumbers along every axis, shaped to broadcast; of the last axis those from zero on."""
-        waves = []
-        for k, (n, length) in enumerate(zip(self.shape, self.periods, strict=True)):
-            last = k == len(self.shape) - 1
-            numbers = np.fft.rfftfreq(n, length / n) if last else np.fft.fftfreq(n, length / n)
-            shape = [1] * len(self.shape)
-            shape[k] = -1
-            waves.append(np.asarray(2 * np.pi * numbers.reshape(shape), dtype=np.float64))
-        return waves
+        *others, last = zip(self.shape, self.periods, strict=True)
+        numbers = [np.fft.fftfreq(n, length / n) for n, length in others]
+        numbers.append(np.fft.rfftfreq(last[0], last[1] / last[0]))
+        return list(np.meshgrid(*(2 * np.pi * each for each in numbers), indexing="ij", sparse=True))
 
     def multiplier(self, orders: Sequence[int]) -> Complexes:
         """The factor of a derivative for every mode; 0 for the fastest at odd orders, as it has no phase."""
