@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import zlib
 from collections.abc import Mapping
 from functools import cache
@@ -11,6 +10,7 @@ from os import PathLike
 from typing import Any
 
 import jinja2
+from jinja2.utils import htmlsafe_json_dumps
 from plotly.offline import get_plotlyjs
 
 from cindy._check import all_units, instance
@@ -76,18 +76,12 @@ def render(
         parts = field_contents(model, fields, title=title, units=units)
     else:
         parts = contents(model, matched(model, trajectories, "report"), title=title, units=units)
-    numbers, (library, length) = _json(parts["drawn"]), plotly()
+    # Safe inside a script element, whatever names it contains.
+    numbers = htmlsafe_json_dumps(parts["drawn"], ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    library, length = plotly()
     size = f"{(len(numbers) + len(library)) / 1e6:.1f} MB"
     packed = {"plotly": library, "length": length, "digits": DIGITS, "size": size}
     text: str = page.render(**parts, numbers=numbers, **packed)
-    return text
-
-
-def _json(value: Any) -> str:
-    """JSON that is safe inside a script element, whatever names it contains."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
     return text
 
 

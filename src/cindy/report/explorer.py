@@ -29,9 +29,9 @@ from cindy._check import counted
 from cindy.basis import TIME, Language, Plan, Term, statements
 from cindy.data import Trajectory
 from cindy.errors import CindyError, DataError
-from cindy.export import definition, term_markup
+from cindy.export import definition
 from cindy.model import Denoised, Diagnostics, Model, difference
-from cindy.report.figures import Shown, has_dots, lowered, plain, terms_of
+from cindy.report.figures import Shown, lowered, plain, terms_of, typeset
 
 _MOST_COLUMNS = 120
 """Candidate coefficients on offer: their triangle takes 80 kB of the page."""
@@ -55,14 +55,14 @@ def explorer(
     """The numbers of the explorer; None without trajectories, or with too many coefficients for a page."""
     if not shown.series or not 0 < model.size <= _MOST_COLUMNS:
         return None
-    blocks, terms, dots = _blocks(model, diagnostics), terms_of(model), has_dots(model)
+    blocks = _blocks(model, diagnostics)
     places = _offered(model, blocks)
     number = {int(place): k for k, place in enumerate(places)}
     rows = sorted({int(place) // len(model.states) for place in places})
     own = np.flatnonzero(model.coef)
     return {
         "columns": [divmod(int(place), len(model.states)) for place in places],
-        "terms": {i: term_markup(terms[i], dots=dots) if terms[i] else "" for i in rows},
+        "terms": typeset(model, rows),
         "labels": {i: model.labels[i] for i in rows},
         "names": {i: model.terms[i] for i in rows},
         "blocks": [_packed(columns, matrix, number) for columns, matrix in blocks],

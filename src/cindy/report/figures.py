@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cindy._arrays import Floats
 from cindy.basis import Term, listed, pretty, term_label
 from cindy.data import Trajectory, beginning
-from cindy.export import definition, format_value, shorter, with_symbols
+from cindy.export import definition, format_value, shorter, term_markup, with_symbols
 from cindy.model import (
     Comparison,
     Denoised,
@@ -266,6 +266,12 @@ def terms_of(model: Model) -> list[Term]:
 def has_dots(model: Model) -> bool:
     """Whether products need a dot, because names could be misread without it."""
     return any("·" in label for label in model.labels)
+
+
+def typeset(model: Model, rows: Iterable[int]) -> dict[int, str]:
+    """Some of the terms as MathML, by their numbers; nothing stands for the constant."""
+    terms, dots = terms_of(model), has_dots(model)
+    return {int(i): term_markup(terms[i], dots=dots) if terms[i] else "" for i in rows}
 
 
 def brackets(model: Model) -> str:

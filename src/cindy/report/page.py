@@ -18,7 +18,7 @@ from cindy._check import counted
 from cindy.basis import axis_label, listed, pretty
 from cindy.data import Trajectory
 from cindy.errors import CindyError
-from cindy.export import definition, differential, left_sides, summand, term_markup
+from cindy.export import definition, differential, left_sides, summand
 from cindy.findings import Finding, has_finding
 from cindy.model import (
     Denoised,
@@ -34,7 +34,7 @@ from cindy.model import (
 )
 from cindy.report import figures
 from cindy.report.explorer import explorer, near_models, terms_as_code
-from cindy.report.figures import has_dots, minus, percent, power, terms_of
+from cindy.report.figures import has_dots, minus, percent, power, terms_of, typeset
 
 _PACKAGES = ("cindy", "numpy", "scipy", "highspy", "plotly")
 _DENSE = 24
@@ -91,6 +91,7 @@ def common(
 ) -> dict[str, Any]:
     """The values that pages about trajectories and pages about fields share."""
     path = figures.path(model, diagnostics)
+    used = np.flatnonzero(sum(candidate.support.any(axis=1) for candidate in model.path))
     names, count = listed([pretty(s) for s in model.states]), len(model.states)
     return {
         "model": model,
@@ -118,7 +119,7 @@ def common(
             "sides": equation_labels(model),
             "time": axis_label("t", units),
             "left": _left(model),
-            "terms": _typeset_terms(model) if path else {},
+            "terms": typeset(model, used),
             "coefficients": figures.coefficients(model, diagnostics),
             "path": path,
             "history": figures.history(model),
@@ -187,12 +188,6 @@ def _equations(model: Model) -> list[dict[str, Any]]:
 def _left(model: Model) -> list[str]:
     form = model.formulation
     return left_sides(model.states, model.order, discrete=form.discrete, partial=form.for_fields)
-
-
-def _typeset_terms(model: Model) -> dict[int, str]:
-    terms, dots = terms_of(model), has_dots(model)
-    used = np.any([candidate.support.any(axis=1) for candidate in model.path], axis=0)
-    return {int(i): term_markup(terms[i], dots=dots) if terms[i] else "" for i in np.flatnonzero(used)}
 
 
 def _highlights(
