@@ -264,9 +264,9 @@ def _legal(name: str) -> str:
 def _side(equations: RightHandSides, equation: int, names: Mapping[str, str]) -> str:
     algebra = _ContentMathML()
     parts = []
-    for value, _, term in equations.summands(equation):
-        product = [algebra.number(value), *(algebra.factor(factor, names) for factor in term)]
-        parts.append(algebra.joined("*", product) if term else product[0])
+    for value, factors in algebra.summands(equations, equation, names):
+        number = algebra.number(value)
+        parts.append(algebra.joined("*", [number, *factors]) if factors else number)
     return algebra.joined("+", parts) if len(parts) > 1 else parts[0] if parts else algebra.number(0.0)
 
 

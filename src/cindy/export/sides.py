@@ -244,15 +244,11 @@ def to_sympy(equations: RightHandSides) -> list[Any]:
         places = [sympy.Symbol(axis) for axis in (*equations.axes, "t")]
         symbols |= {n: sympy.Function(n)(*places) for n in symbols if n not in equations.axes}
     algebra = _SymPy(sympy)
-    return [
-        sympy.Add(
-            *(
-                sympy.Mul(sympy.Float(value), *(algebra.factor(factor, symbols) for factor in term))
-                for value, _, term in equations.summands(j)
-            )
-        )
-        for j in range(len(equations.states))
-    ]
+    sides = []
+    for j in range(len(equations.states)):
+        summands = algebra.summands(equations, j, symbols)
+        sides.append(sympy.Add(*(sympy.Mul(sympy.Float(value), *factors) for value, factors in summands)))
+    return sides
 
 
 def to_casadi(equations: RightHandSides) -> Any:
@@ -265,18 +261,11 @@ def to_casadi(equations: RightHandSides) -> Any:
         for name in (*names, *equations.inputs, *(TIME,) * equations.timed)
     }
     algebra = _CasADi(casadi)
-    sides = [
-        reduce(
-            add,
-            (
-                reduce(mul, (algebra.factor(factor, known) for factor in term), casadi.SX(value))
-                for value, _, term in equations.summands(j)
-            ),
-            casadi.SX(0.0),
-        )
-        for j in range(d)
-    ]
-    sides = [known[rate] for rate in names[d:]] + sides
+    sides = [known[rate] for rate in names[d:]]
+    for j in range(d):
+        summands = algebra.summands(equations, j, known)
+        products = (reduce(mul, factors, casadi.SX(value)) for value, factors in summands)
+        sides.append(reduce(add, products, casadi.SX(0.0)))
     arguments = {"x": casadi.vertcat(*(known[name] for name in names))}
     if equations.inputs:
         arguments["u"] = casadi.vertcat(*(known[name] for name in equations.inputs))
@@ -312,6 +301,13 @@ class Algebra(ABC):
     def joined(self, operation: str, parts: list[Any]) -> Any:
         """A sum, product, quotient or power of the parts, or the negative of one."""
         return -parts[0] if operation == "-" else reduce(_OPERATORS[operation], parts)
+
+    def summands(
+        self, equations: RightHandSides, equation: int, symbols: Mapping[str, Any]
+    ) -> Iterator[tuple[float, list[Any]]]:
+        """(coefficient, factors) of the summands of one equation."""
+        for value, _, term in equations.summands(equation):
+            yield value, [self.factor(factor, symbols) for factor in term]
 
     def factor(self, factor: Factor, symbols: Mapping[str, Any]) -> Any:
         """A factor in the symbols of the variables."""
