@@ -144,12 +144,10 @@ def _unexplained(model: Model, state: str, number: int, data: Field) -> Iterator
             ratio = np.full(data.shape, np.nan)
             if values["field"] == number:
                 # A sample takes the value of the box whose middle is nearest.
-                nearest = [
-                    np.abs(data.coordinate(axis)[:, None] - np.mean(values["boxes"][axis], axis=1)).argmin(
-                        axis=1
-                    )
-                    for axis in (*data.axes, data.time)
-                ]
+                nearest = []
+                for axis in (*data.axes, data.time):
+                    middles = np.mean(values["boxes"][axis], axis=1)
+                    nearest.append(np.abs(data.coordinate(axis)[:, None] - middles).argmin(axis=1))
                 ratio = np.sqrt(np.array(values["map"])[np.ix_(*nearest)])
             yield ratio if len(data.axes) == 1 else ratio.mean(axis=-1, keepdims=True)
 

@@ -290,16 +290,13 @@ def brackets(model: Model) -> str:
 def rewritten(model: Model) -> str:
     """A sentence on terms of fields that text and LaTeX write in another form; empty if there are none."""
     terms = model.basis.terms(model.variables)
-    others = {i: shorter(terms[i]) for i in np.flatnonzero(model.support.any(axis=1)).tolist()}
-    told = [
-        Markup("{} as {:g} {}").format(
-            lowered(model, pretty(model.labels[i])),
-            times,
-            lowered(model, pretty(term_label(term, model.variables))),
-        )
-        for i, (times, term) in others.items()
-        if times != 1.0
-    ]
+    told = []
+    for i in np.flatnonzero(model.support.any(axis=1)).tolist():
+        times, term = shorter(terms[i])
+        labels = (model.labels[i], term_label(term, model.variables))
+        before, after = (lowered(model, pretty(label)) for label in labels)
+        if times != 1.0:
+            told.append(Markup("{} as {:g} {}").format(before, times, after))
     return Markup("Text and LaTeX write {}.").format(Markup(", ").join(told)) if told else ""
 
 
