@@ -402,3 +402,25 @@ def test_a_pipe_is_read_like_a_file(tmp_path, packed):
     writer.start()
     same(read(pipe))
     writer.join()
+
+
+@pytest.mark.parametrize(
+    "clock",
+    [
+        ["23:58:30", "23:59:15", "00:00:00", "00:00:45"],
+        ["11:58:30 PM", "11:59:15 pm", "12:00:00 am", "12:00:45 AM"],
+        ["35:58:30", "35:59:15,0", "36:00:00", "36:00:45.0"],
+        ["58:30.0", "59:15.0", "60:00.0", "60:45.0"],
+    ],
+)
+def test_times_of_a_clock_count_in_seconds_also_past_midnight(write, clock):
+    rows = "".join(f'"{time}",{value}\n' for value, time in enumerate(clock))
+    [run] = read(write("time,x\n" + rows))
+    assert run.time_unit == "s"
+    assert np.diff(run.t).tolist() == [45.0, 45.0, 45.0]
+
+
+@pytest.mark.parametrize("times", [["1991 Jul", "1991 Aug"], ["12:05", "12:75"], ["9:00", "8:00"]])
+def test_times_that_cannot_be_read_are_refused_with_what_to_write(write, times):
+    with pytest.raises(DataError, match=r"line [23].* (as times of a clock|in one form|began again)"):
+        read(write("time,x\n" + "".join(f"{time},1\n" for time in times)))

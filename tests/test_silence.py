@@ -488,3 +488,18 @@ def test_doses_and_pulses_that_last_are_no_glitches():
     kept, found = without_faults(data)
     assert kept == data
     assert not found
+
+
+@pytest.mark.parametrize("step", [1, 5, 10, 30])
+def test_hours_and_minutes_in_one_number_are_told_and_plain_numbers_are_not(step):
+    minutes = np.arange(480, 1080, step)
+    x = np.random.default_rng(0).normal(size=len(minutes)).cumsum()
+
+    def told(t):
+        run = cindy.Trajectory(t, x[: len(t)], ("x",))
+        return [f.code for f in oddities([run]) if f.code == "clock-times"]
+
+    hours = minutes // 60 * 100 + minutes % 60
+    assert told(hours) == told(100 * hours) == ["clock-times"]
+    plain = [minutes, 100 * np.arange(20), 50 * np.arange(20), np.arange(20)]
+    assert [told(t) for t in plain] == [[]] * len(plain)

@@ -23,6 +23,10 @@ _ISO = re.compile(r"\s*\d{4}-\d{2}(-\d{2}([T ]\d{2}(:?\d{2}){0,2}.*)?)?\s*")
 _ZONE = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
 _LOCAL = re.compile(r"(\d{1,2})([./])(\d{1,2})\2(\d{4})(?:[ T]+(\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?))?")
 """31.03.2024 00:00, 31/03/2024 or 03/31/2024 00:00:10.5"""
+_CLOCK = re.compile(r"(\d+):([0-5]\d)(?::([0-5]\d(?:[.,]\d+)?))?(?:\s*([AP])\.?M\.?)?", flags=re.I)
+"""20:00, 20:00:05.5, 8:00:05 PM, and 100:30:00 of a stop watch."""
+_MINUTES = re.compile(r"(\d+):([0-5]\d[.,]\d+)")
+"""05:30.5, as spreadsheets write minutes and fractions of seconds."""
 _CF = re.compile(r"\s*((?:nano|micro|milli)?second|minute|hour|day)s?(\s+since\s.*)?\s*", flags=re.I)
 _LENGTHS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
 UNITS_IN_SECONDS = {**_LENGTHS, "week": 7 * 86400.0, "year": 365.25 * 86400.0}
@@ -95,13 +99,41 @@ def text_seconds(entries: Sequence[str], where: str) -> Floats | None:
     """Dates in text as seconds since the first; None if an entry is no date. An empty entry is NaN.
 
     2024-05-01, 2024-05-01 12:30 and 2024-05-01T12:30:05.25+02:00 are read, and so are 31.03.2024 12:30 and
-    31/03/2024 if some day beyond 12 shows whether the day or the month comes first.
+    31/03/2024 if some day beyond 12 shows whether the day or the month comes first. Times of a clock without
+    a date, 12:30, 12:30:05.25 and 00:30:05 PM, are seconds since midnight.
     """
     texts = [None if entry.strip().lower() in MISSING else entry.strip() for entry in entries]
     first = next((text for text in texts if text is not None), "")
     if _ISO.fullmatch(first):
         return _iso_seconds(texts)
-    return _local_seconds(texts, where) if _LOCAL.fullmatch(first) else None
+    return _local_seconds(texts, where) if _LOCAL.fullmatch(first) else _clock_seconds(texts)
+
+
+def _clock_seconds(texts: Sequence[str | None]) -> Floats | None:
+    """Times of a clock as seconds since midnight; None if an entry is none.
+
+    A clock that goes back by more than half a day has passed midnight.
+    """
+    values, hours = np.full(len(texts), np.nan), []
+    clock = all(text is None or _CLOCK.fullmatch(text) for text in texts)
+    for i, text in enumerate(texts):
+        if text is None:
+            continue
+        match = (_CLOCK if clock else _MINUTES).fullmatch(text)
+        if match is None:
+            return None
+        if clock:
+            half = match[4] and match[4].upper()
+            hours.append(int(match[1]) % 12 + 12 * (half == "P") if half else int(match[1]))
+            values[i] = 3600.0 * hours[-1] + 60.0 * int(match[2])
+        else:
+            values[i] = 60.0 * int(match[1])
+        values[i] += float((match[3 if clock else 2] or "0").replace(",", "."))
+    known = np.flatnonzero(np.isfinite(values))
+    if hours and max(hours) < 24:
+        day = _LENGTHS["day"]
+        values[known[1:]] += day * np.cumsum(np.diff(values[known]) < -day / 2)
+    return values if len(known) else None
 
 
 def odd_date(entries: Sequence[str]) -> tuple[int, str] | None:
@@ -113,8 +145,9 @@ def odd_date(entries: Sequence[str]) -> tuple[int, str] | None:
     if not texts or not is_date(texts[0][1]):
         return None
 
-    def form(text: str) -> tuple[bool, bool, bool]:
-        return bool(_ISO.fullmatch(text)), bool(_LOCAL.fullmatch(text)), bool(_ZONE.search(text[10:]))
+    def form(text: str) -> tuple[bool, ...]:
+        kinds = tuple(bool(kind.fullmatch(text)) for kind in (_ISO, _LOCAL, _CLOCK, _MINUTES))
+        return *kinds, bool(_ZONE.search(text[10:]))
 
     first = texts[0][1]
     for i, text in texts:
@@ -124,8 +157,8 @@ def odd_date(entries: Sequence[str]) -> tuple[int, str] | None:
 
 
 def is_date(text: str) -> bool:
-    """Whether a cell is written like a date."""
-    return bool(_ISO.fullmatch(text.strip()) or _LOCAL.fullmatch(text.strip()))
+    """Whether a cell is written like a date or a time of the clock."""
+    return any(kind.fullmatch(text.strip()) for kind in (_ISO, _LOCAL, _CLOCK, _MINUTES))
 
 
 def _iso_seconds(texts: Sequence[str | None]) -> Floats | None:

@@ -90,7 +90,7 @@ def oddities(
         return []
     measured = [_without_last(segment, hidden) for segment in segments]
     findings = [*_wrapped(measured), *_quantised(measured), *_far_from_zero(measured, powers)]
-    findings += _listed_twice(data)
+    findings += [*_listed_twice(data), *_clock_times(data)]
     if not discrete:
         findings += _interpolated(measured)
         findings += derived_rates(measured) if order == 1 else []
@@ -157,6 +157,37 @@ def _quantised(segments: Sequence[Trajectory]) -> Iterator[Finding]:
             "be off by half a step, and small terms, such as a constant, may be missing or stand in the "
             "wrong equation. Record more digits.",
         )
+
+
+def _clock_times(data: Sequence[Trajectory]) -> Iterator[Finding]:
+    """Times that are hours and minutes in one number, with or without seconds, such as 859 before 900."""
+    every = np.concatenate([run.t for run in data])
+    if np.any(every % 1.0) or np.any(every < 0) or np.any(every >= 24_00_00):
+        return
+    times = [run.t.astype(np.int64) for run in data]
+    long = bool(np.any(every >= 24_00))
+    minutes = [t // 100 // 100 * 60 + t // 100 % 100 if long else t // 100 for t in times]
+    clocks = [60 * before + t % 100 for before, t in zip(minutes, times, strict=True)]
+    if np.any(every % 100 >= 60) or (long and np.any(every // 100 % 100 >= 60)):
+        return
+    # If a clock is read at even steps, such numbers jump by 40 at each full hour.
+    even, jumping = (_most_frequent([np.diff(t) for t in of]) for of in (clocks, times))
+    if even > max(jumping, 0.5):
+        before, after = next(
+            (t[k], t[k + 1]) for t in times for k in np.flatnonzero(np.diff(t // 100) * np.diff(t) > 0)
+        )
+        written = "hours, minutes and seconds" if long else "hours and minutes"
+        yield Finding(
+            "clock-times",
+            f"The times seem to be {written} in one number, as {before} is followed by {after}. Such numbers "
+            "jump at every full hour: write times with colons, as 09:05, or count minutes.",
+        )
+
+
+def _most_frequent(steps: Sequence[Ints]) -> float:
+    """The share of the step that occurs most often."""
+    every = np.concatenate(steps)
+    return float(np.unique(every, return_counts=True)[1].max(initial=0) / max(len(every), 1))
 
 
 def _listed_twice(data: Sequence[Trajectory]) -> list[Finding]:

@@ -72,6 +72,15 @@ class Table:
                     f"{first!r}, but got {entries[i]!r}. Write all dates in one form, with a time zone in "
                     "all or in none."
                 ) from None
+            words = [
+                i for i, e in enumerate(entries) if e.strip().lower() not in MISSING and not is_number(e)
+            ]
+            if dates is None and words:
+                raise DataError(
+                    f"{self.source}, {self.place(words[0], name)}: expected a time, but got "
+                    f"{entries[words[0]]!r}. Write times as numbers, as dates such as 2024-03-31 or "
+                    "2024-03-31 12:30:05, or as times of a clock such as 12:30:05."
+                ) from None
             if dates is None:
                 raise
             return dates, "s"
@@ -352,7 +361,10 @@ def must_go_on(
             f"table.groupby([{keys}], as_index=False).mean()), or keep one of each."
         )
     else:
-        hints.append("Rows that are out of order must be sorted by time.")
+        hints.append(
+            "Rows that are out of order must be sorted by time. Where a counter began again, as at midnight, "
+            "add what it had reached."
+        )
     raise DataError(
         f"{table.source}, {table.place(row, time)}: time {'repeats' if repeats else 'goes back'}, "
         f"from {times[i]:.12g} to {times[i + 1]:.12g}{' in ' + name if name else ''}. {' '.join(hints)}"
