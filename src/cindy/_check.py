@@ -117,8 +117,7 @@ def text(value: str, where: str) -> str:
 
 def flag(value: bool, where: str) -> bool:
     """`value`, which must be True or False."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise DataError(f"{where} must be True or False, but is {short(value)}.")
+    instance(value, (bool, np.bool_), where, "True or False")
     return bool(value)
 
 

@@ -171,7 +171,7 @@ class Basis(ABC):
 
     def on_axes(self, axes: tuple[str, ...]) -> Basis:
         """The basis for data with these axes of space; it is unchanged if no term has a derivative."""
-        return self
+        return self._with(lambda part: part.on_axes(axes))
 
     def on(self, *variables: str) -> Basis:
         """The same family in these variables only."""
@@ -343,9 +343,6 @@ class Composed(Basis, abstract=True):
 
     def apart_from(self, hidden: tuple[str, ...]) -> Basis:
         return self._with(lambda part: part.apart_from(hidden))
-
-    def on_axes(self, axes: tuple[str, ...]) -> Basis:
-        return self._with(lambda part: part.on_axes(axes))
 
 
 @dataclass(frozen=True)
