@@ -24,7 +24,7 @@ X, T = np.arange(96) * 2 * np.pi / 96, np.linspace(0, 2, 81)
 def kept(field: cindy.Field, **settings: float) -> np.ndarray | None:
     """Which rows count, along x and t."""
     [rows] = WeakRows.of([field], BASIS, cindy.Weak(**settings)).rows
-    return rows.kept
+    return rows.counted.kept
 
 
 def wave(noise: float, seed: int = 0) -> cindy.Field:

@@ -116,7 +116,7 @@ class _Residuals:
 
     def __init__(self, noisy: NoisyRows, residual: Floats, inflation: float) -> None:
         self.noisy, self.residual, self.inflation = noisy, residual, inflation
-        counted = noisy.rows.kept
+        counted = noisy.rows.counted.kept
         self.kept = np.ones(len(noisy.table), dtype=bool) if counted is None else counted.ravel()
         self.values = noisy.table @ residual.T
         # Squares of all summands of the equation: their sum cannot cancel more exactly than these allow.

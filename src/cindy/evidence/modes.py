@@ -152,7 +152,7 @@ def modes_of(evidence: WeakRows, columns: tuple[int, ...]) -> list[Modes]:
         evidence.modes.clear()
         slopes = any(has_slope(g) for rows in evidence.rows for g, _ in rows.only(columns).terms)
         known = not slopes and all(
-            rows.kept is None and min(rows.noise.values()) > 0 for rows in evidence.rows
+            rows.counted.kept is None and min(rows.noise.values()) > 0 for rows in evidence.rows
         )
         closer = [replace(rows, spacing=_MODES.spacing, most=_MODES.most_rows) for rows in evidence.rows]
         modes = [Modes(rows.only(columns)) for rows in closer] if known else []

@@ -200,15 +200,10 @@ class FieldRows:
         table = np.empty((*(a.rows for a in self.axes), len(self.terms)))
         for _, piece, low, high in self._pieces():
             rows = self._table(self._cut(piece, low, high), self.unbiased(low, high))
-            if self.kept is not None:
-                rows = np.where(self.kept[..., piece, None], rows, 0.0)
+            if self.counted.kept is not None:
+                rows = np.where(self.counted.kept[..., piece, None], rows, 0.0)
             table[..., piece, :] = rows
         return table
-
-    @property
-    def kept(self) -> NDArray[np.bool_] | None:
-        """(rows along space …, rows in time): which rows count, as `counted` says; None: all of them."""
-        return self.counted.kept
 
     @cached_property
     def counted(self) -> Counted:
@@ -259,7 +254,7 @@ class FieldRows:
         On return its arrays are freed, before those of the next.
         """
         axes, unbiased = self._cut(piece, low, high), self.unbiased(low, high)
-        keep = None if self.kept is None else self.kept[..., piece]
+        keep = None if self.counted.kept is None else self.counted.kept[..., piece]
         table, spurious = self._table(axes, unbiased), self._spurious(axes, keep, unbiased)
         scale, terms = np.sqrt(self.field.weight), len(self.terms) - len(self.field.states)
         boxes = enumerate(_boxes(table, keep, cuts))

@@ -1,7 +1,8 @@
 """Coefficients of fields on chosen terms, with standard errors that come from the noise at every sample.
 
 1. `with_noise_errors` gives the errors of least squares by propagating the noise of every sample. Where
-   residuals are larger than noise explains, a share of the scatter between blocks of rows is added.
+   residuals are larger than noise explains, a term is missing or wrong: then that share of the scatter
+   between blocks of rows is added.
 2. `weighed` estimates the coefficients once more by generalized least squares over modes, each weighed by
    its noise, where the noise of every row is known and explains the residuals.
 
@@ -45,11 +46,7 @@ def leaves(coefs: Sequence[Floats], evidence: WeakRows) -> Floats | None:
 
 
 def with_noise_errors(problem: Problem, plain: Estimates, evidence: WeakRows) -> Estimates:
-    """Step 1: the estimates with errors and covariance that come from the noise at every sample.
-
-    Where residuals are larger than noise explains, a term is missing or wrong: then that share of the scatter
-    between blocks of rows is added.
-    """
+    """Step 1: the estimates with errors and covariance that come from the noise at every sample."""
     summary = problem.summary
     support, width = np.flatnonzero(plain.coef), plain.coef.shape[1]
     if summary.calibration is None or not len(support):

@@ -93,7 +93,7 @@ def sparsest_gauge(
         for x in states:
             # In the order in which they were found: a later change refers to the earlier states as changed.
             x[..., w] += shift[0] + x @ shift[1:]
-    return None if pins is before else _Regauged(pins, law.support, law.flat[law.support], states)
+    return None if pins is before else _Regauged(pins, law.support, law.coef.ravel()[law.support], states)
 
 
 def _best_move(law: _Law, pins: tuple[Pin, ...], k: int, w: int) -> tuple[_Law, int, int, float] | None:
@@ -107,7 +107,7 @@ def _best_move(law: _Law, pins: tuple[Pin, ...], k: int, w: int) -> tuple[_Law, 
     for along in pins[k].along.tolist():
         for place, amount in law.zeros_along(w, along):
             moved = law.moved(w, along, amount, place)
-            if moved is None or not np.allclose(moved.flat[ones], 1.0, rtol=1e-6):
+            if moved is None or not np.allclose(moved.coef.ravel()[ones], 1.0, rtol=1e-6):
                 continue
             # A later move must not bring back the coefficients that earlier ones have made zero.
             zero = [
@@ -147,15 +147,10 @@ class _Law:
         return cls(motion, flat.reshape(terms, -1), root, points, allowed)
 
     @property
-    def flat(self) -> Floats:
-        return self.coef.ravel()
-
-    @property
     def support(self) -> Ints:
         """Flat indices of the coefficients that are not zero within their errors."""
-        error = np.linalg.norm(self.root, axis=1)
-        size = 1e-9 * np.max(np.abs(self.coef))
-        return np.flatnonzero((np.abs(self.flat) > _APART * error) & (np.abs(self.flat) > size))
+        error, size = np.linalg.norm(self.root, axis=1), np.abs(self.coef.ravel())
+        return np.flatnonzero((size > _APART * error) & (size > 1e-9 * np.max(size)))
 
     @cached_property
     def sizes(self) -> Floats:

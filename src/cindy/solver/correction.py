@@ -148,7 +148,7 @@ class Blended(Correction):
             if accuracy is None or gap <= accuracy:
                 accuracy = 0.5 * gap
             # Where the hull is minimised exactly already, only a new atom can help.
-            if gap > accuracy or hull.exact:
+            if gap > accuracy or isinstance(hull.iterate, Corral):
                 hull.take(atom, gap)
             # Step 3.
             hull.minimise(accuracy)
@@ -222,10 +222,6 @@ class _Hull:
         active = ActiveSet(objective, oracle)
         active.place(start)
         self.iterate: ActiveSet | Corral = active
-
-    @property
-    def exact(self) -> bool:
-        return isinstance(self.iterate, Corral)
 
     def take(self, atom: Atom, gap: float) -> None:
         """Take in an atom, with a step towards it."""
