@@ -481,6 +481,39 @@ def test_a_glitch_beside_a_hidden_state_is_taken_as_missing():
     assert "outliers" in {finding.code for finding in model.findings}
 
 
+@pytest.mark.parametrize("form", ["integral", "differential"])
+def test_readings_off_by_the_range_of_a_state_cost_no_term_at_measured_states(form):
+    rng = np.random.default_rng(3)
+    x = OSCILLATION + 0.01 * rng.standard_normal(OSCILLATION.shape)
+    off = np.ptp(x, axis=0) * rng.uniform(1.0, 4.0, x.shape) * rng.choice([-1.0, 1.0], x.shape)
+    # Also in the first sample, which has a neighbour on one side only.
+    wrong = rng.random(x.shape) < 0.01
+    wrong[0, 0] = True
+    model = cindy.identify((T, x + wrong * off), cindy.Polynomial(2), formulation=form, passes=1)
+    assert np.array_equal(np.argwhere(model.coef), [[1, 1], [2, 0]])
+    told = [finding for finding in model.findings if finding.code == "outliers"]
+    assert [finding.values["count"] for finding in told] == list(wrong.sum(axis=0))
+
+
+def relaxing(samples):
+    """Ten swings of van der Pol's oscillator, whose rate is almost zero between short spikes."""
+
+    def rates(x, t):
+        return [x[1], 20.0 * (1.0 - x[0] ** 2) * x[1] - x[0]]
+
+    t = np.linspace(0.0, 420.0, samples)
+    return t, odeint(rates, [2.0, 0.0], t, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("samples", [400, 1500, 6000])
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_spikes_of_the_motion_are_no_glitches(samples, noise):
+    t, x = relaxing(samples)
+    rng = np.random.default_rng(samples)
+    noisy = x + noise * x.std(axis=0) * rng.standard_normal(x.shape)
+    assert without_faults([cindy.Trajectory(t, noisy)])[1] == []
+
+
 def test_doses_and_pulses_that_last_are_no_glitches():
     decays = np.exp(-20.0 * np.minimum(T, 1.0))
     pulses = 1e-3 + 1e3 * ((np.arange(len(T)) % 100 == 50) | (np.arange(len(T)) % 100 == 51))

@@ -1,9 +1,20 @@
 """Faults of instruments that can be seen in the samples: glitches, clipped values, and computed rates.
 
-A glitch is a single sample that no motion reaches, such as −9999 where a value is missing: it lies many times
-the range of the other samples away, and its neighbours in time do not. One of them can outweigh all other
-samples in every sum of squares, so that no search leads to equations whose residuals would show it. Glitches
-are treated as missing. Smaller outliers are found beside the equations (states/doubts.py).
+A glitch is a sample that no motion reaches, such as −9999 where a value is missing, or a reading that is off
+by the range of the state. One of them can outweigh all other samples in every sum of squares, so that no
+search leads to equations whose residuals would show it. Glitches are treated as missing. The samples alone
+tell them from spikes of the motion (`without_glitches`):
+
+1. The excursion of a sample is its distance from the interval between the two middle ones of its four
+   neighbours, which one other glitch among them does not move.
+2. The largest excursions are glitches if the smallest of them is still twice as large as every step between
+   other samples: the state moves so far nowhere else. Smaller excursions are not among these other samples
+   where the state takes many steps for its range: a motion that is resolved so well has no spikes of one
+   sample.
+3. Glitches do not know the motion. They lie side by side no more often than by chance, and the states pass
+   them no faster than other samples. A spike of the motion takes other states with it.
+
+Smaller outliers are found beside the equations (states/doubts.py).
 
 A sensor at the end of its range says only that a state is beyond it. Clipped samples are therefore bounds,
 not measurements. Samples count as clipped if three signs occur together: many samples have exactly the
@@ -36,8 +47,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
+from scipy.special import gammainc, gammaln
 
-from cindy._arrays import Floats
+from cindy._arrays import Floats, Ints
 from cindy._check import counted
 from cindy.data.time_scales import rough_noise, rounding_step
 from cindy.data.trajectory import Trajectory
@@ -46,13 +58,21 @@ from cindy.findings import Finding
 
 @dataclass(frozen=True)
 class _Glitch:
-    """When a sample counts as a glitch."""
+    """When samples count as glitches."""
 
-    far: float = 10.0
-    """Distance from the middle of a state, in units of the range of 90 % of its samples. Not varied: at five
-    times the whole range the search still leaves single outliers out by itself."""
+    far: float = 2.0
+    """Smallest excursion, in units of the largest step between other samples (benchmark: wrong_noise)."""
+    resolved: float = 6.0
+    """Range of a state, in units of its largest step, from which its motion has no spikes of one sample. With
+    3, largest values of Roessler's z are taken for glitches where few samples show them; with 9, outliers of
+    every size in 10 % noise are left in (benchmark: wrong_noise)."""
     most: float = 0.05
     """Largest share of glitches among the samples of a state; there may be one among twenty or more."""
+    chance: float = 0.01
+    """Probability below which excursions belong to the motion: that samples at random lie side by side as
+    often, or in as fast a motion."""
+    rounds: int = 4
+    """How often excursions are looked for beside those found before, which may have hidden them."""
 
 
 _GLITCH = _Glitch()
@@ -122,38 +142,123 @@ def without_faults(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[F
 
 def without_glitches(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list[Finding]]:
     """The data with glitches replaced by missing values, and a finding for each state that has some."""
-    findings, cleaned = [], list(data)
-    for j, name in enumerate(data[0].states):
-        values = np.concatenate([run.x[:, j] for run in cleaned])
-        values = values[np.isfinite(values)]
-        if len(values) * _GLITCH.most < 1.0:
-            continue
-        low, high = np.quantile(values, (0.05, 0.95))
-        middle, limit = (low + high) / 2.0, _GLITCH.far * (high - low)
-        glitches = [
-            _isolated(np.abs(run.x[:, j] - middle) > limit, np.isfinite(run.x[:, j])) for run in cleaned
-        ]
-        count = sum(int(at.sum()) for at in glitches)
-        if not limit > 0.0 or not 0 < count <= _GLITCH.most * len(values):
-            continue
-        cleaned = [_with_missing(run, j, at) for run, at in zip(cleaned, glitches, strict=True)]
-        message = (
-            f'"{name}" has {counted(count, "sample")} more than {_GLITCH.far:g} times the range of the '
-            "others away, although those before and after are not: taken as missing."
-        )
-        findings.append(Finding("outliers", message, {"state": name, "count": count}))
-    return cleaned, findings
+    x = np.concatenate([run.x for run in data])
+    runs = np.repeat(np.arange(len(data)), [len(run) for run in data])
+    sizes = np.stack([_excursions(column, runs) for column in x.T], axis=1)
+    if not sizes.any():
+        return list(data), []
+    passed = _passed_as_fast(x, runs)
+    findings, cleaned = [], x.copy()
+    for j in np.flatnonzero(sizes.any(axis=0)):
+        least = _least_glitch(x[:, j], sizes[:, j], passed, runs)
+        glitches = _with_ends(x[:, j], sizes[:, j] >= least, least, runs)
+        name, count = data[0].states[j], int(glitches.sum())
+        if count:
+            cleaned[glitches, j] = np.nan
+            message = (
+                f'"{name}" has {counted(count, "sample")} farther from those before and after than its '
+                "motion reaches: taken as missing."
+            )
+            findings.append(Finding("outliers", message, {"state": name, "count": count}))
+    if not findings:
+        return list(data), []
+    parts = np.split(cleaned, np.cumsum([len(run) for run in data])[:-1])
+    return [replace(run, x=part) for run, part in zip(data, parts, strict=True)], findings
 
 
-def _isolated(far: NDArray[np.bool_], measured: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The samples that are far while the measured ones before and after them are not.
+def _excursions(x: Floats, runs: Ints) -> Floats:
+    """(samples,) by step 1, zero where that is too little for a glitch.
 
-    The first and last of a run are none of them: a motion may start far away.
+    Before a run stands its first sample once more, and behind it the last one, so that these two have none.
+
+    runs: (samples,) number of the run of each sample
     """
-    places = np.flatnonzero(measured)
-    glitches = np.zeros(len(far), dtype=bool)
-    glitches[places[1:-1]] = far[places[1:-1]] & ~far[places[:-2]] & ~far[places[2:]]
-    return glitches
+    sizes, places = np.zeros(len(x)), np.flatnonzero(np.isfinite(x))
+    if _GLITCH.most * len(places) < 1.0:
+        return sizes
+    steps = np.abs(np.diff(x[places]))[runs[places[:-1]] == runs[places[1:]]]
+    # Each glitch has two steps. Of the other steps the largest is at least as large as this one.
+    least = _GLITCH.far * float(np.quantile(np.append(steps, 0.0), 1.0 - 2.0 * _GLITCH.most))
+    # Where a state rests nearly always, its motion is what it does seldom.
+    for _ in range(_GLITCH.rounds if least > 0.0 else 0):
+        kept = places[sizes[places] == 0.0]
+        begin = np.searchsorted(runs[kept], runs[kept])
+        end = np.searchsorted(runs[kept], runs[kept], side="right") - 1
+        beside = [np.clip(np.arange(len(kept)) + k, begin, end) for k in (-2, -1, 1, 2)]
+        _, low, high, _ = np.sort(x[kept][beside], axis=0)
+        size = np.maximum(x[kept] - high, low - x[kept])
+        found = size > least
+        if not found.any():
+            break
+        sizes[kept[found]] = size[found]
+    return sizes
+
+
+def _passed_as_fast(x: Floats, runs: Ints) -> Floats:
+    """(samples,) share of all samples that the states pass at least as fast as this one.
+
+    They do so as fast as the fastest of them, relative to its spread, moves from the last measurement before
+    the sample to the first one after it.
+    """
+    every, speed = np.arange(len(x)), np.zeros(len(x))
+    for column in x.T:
+        places = np.flatnonzero(np.isfinite(column))
+        before, after = np.searchsorted(places, every) - 1, np.searchsorted(places, every, side="right")
+        inside = np.flatnonzero((before >= 0) & (after < len(places)))
+        before, after = places[before[inside]], places[after[inside]]
+        step = np.where(runs[before] == runs[after], np.abs(column[after] - column[before]), 0.0)
+        speed[inside] = np.maximum(speed[inside], step / max(float(column[places].std()), 1e-300))
+    return 1.0 - np.searchsorted(np.sort(speed), speed) / len(speed)
+
+
+def _least_glitch(x: Floats, sizes: Floats, passed: Floats, runs: Ints) -> float:
+    """The smallest excursion that is a glitch by steps 2 and 3; ∞ if none is.
+
+    Of m samples at random among n about m² / n lie side by side (Poisson). The shares by which m samples are
+    passed as fast or faster are even between 0 and 1, so that their sum is s or less with a probability of
+    s^m / m! at most (Edgington, J. Psychol. 80, 1972).
+    """
+    places, far = np.flatnonzero(np.isfinite(x)), np.flatnonzero(sizes)
+    far = far[np.argsort(-sizes[far])][: int(_GLITCH.most * len(places))]
+    limits, number = sizes[far], np.arange(1, len(far) + 1)
+    # Step 2: the largest step between samples without an excursion that reaches the limit. Steps at the ends
+    # of runs do not count.
+    one, other = places[:-1], places[1:]
+    inner = np.append(np.append(False, runs[places[:-3]] == runs[places[3:]]), False)
+    reaches, step = (v[inner] for v in (np.maximum(sizes[one], sizes[other]), np.abs(x[other] - x[one])))
+    order = np.argsort(reaches)
+    largest = np.append(0.0, np.maximum.accumulate(step[order]))
+    usual = largest[np.count_nonzero(reaches == 0.0)]
+    if np.ptp(x[places[sizes[places] == 0.0]]) > _GLITCH.resolved * usual:
+        beyond = limits >= _GLITCH.far * usual
+    else:
+        beyond = limits >= _GLITCH.far * largest[np.searchsorted(reaches[order], limits)]
+    # Step 3.
+    pairs = np.sort(np.minimum(sizes[one], sizes[other])[runs[one] == runs[other]])
+    beside = gammainc(len(pairs) - np.searchsorted(pairs, limits), number**2 / len(places))
+    fast = number * np.log(np.cumsum(passed[far])) - gammaln(number + 1.0)
+    glitches = limits[beyond & (beside > _GLITCH.chance) & (fast > np.log(_GLITCH.chance))]
+    return float(glitches.min(initial=np.inf))
+
+
+def _with_ends(x: Floats, glitches: NDArray[np.bool_], least: float, runs: Ints) -> NDArray[np.bool_]:
+    """The glitches with first and last samples of runs that are as far from the next one.
+
+    A motion may also start far away. Glitches are at ends no more often than elsewhere (Poisson).
+    """
+    places = np.flatnonzero(np.isfinite(x) & ~glitches)
+    begins = np.flatnonzero(np.diff(runs[places], prepend=-1))
+    ends = np.append(begins[1:], len(places)) - 1
+    begins, ends = begins[ends - begins > 2], ends[ends - begins > 2]
+    far = [np.abs(x[places[begins]] - x[places[begins + 1]]) >= least,
+           np.abs(x[places[ends]] - x[places[ends - 1]]) >= least]  # fmt: skip
+    count = int(np.sum(far))
+    expected = 2.0 * len(begins) * float(glitches.sum()) / len(places)
+    if not count or not gammainc(count, expected) > _GLITCH.chance:
+        return glitches
+    wider = glitches.copy()
+    wider[places[begins[far[0]]]] = wider[places[ends[far[1]]]] = True
+    return wider
 
 
 def _with_missing(trajectory: Trajectory, state: int, at: NDArray[np.bool_]) -> Trajectory:
