@@ -14,14 +14,15 @@ from benchmarks.wrong_noise import DOUBTS, KINDS, LAWS
 import cindy
 from cindy import systems
 from cindy.search.loop import Met, Search
-from cindy.states import start_of
+from cindy.states import fit_states, propagated, start_of
 from cindy.states.doubts import (
     _autoregression,
     _by_levinson,
     _far_ends,
     _memories,
-    autocovariance,
+    all_lags,
     autoregression,
+    until_chance,
 )
 from cindy.states.likelihood import _weighed
 
@@ -142,8 +143,30 @@ def test_a_mean_of_correlated_noise_has_the_error_that_its_autocovariances_say()
     rng = np.random.default_rng(1)
     noise = scipy.signal.lfilter([1.0], [1.0, -0.7], rng.standard_normal((200, 600)), axis=1)[:, 100:]
     one = np.ones((500, 1))
-    told = np.mean([_weighed(one, autocovariance([w]))[0, 0] for w in noise]) / 500**2
+    told = np.mean([_weighed(one, until_chance(all_lags([w])))[0, 0] for w in noise]) / 500**2
     assert told == pytest.approx(np.var(noise.mean(axis=1)), rel=0.25)
+
+
+def test_errors_beside_slow_noise_are_as_large_as_draws_scatter() -> None:
+    # Residuals have less slow noise than there was, as the fit follows a part of it.
+    law, t = LAWS["Lotka-Volterra"].coef, np.linspace(0.0, 20.0, 250)
+    support, start = np.flatnonzero(law), np.array([[1.0, 2.0]])
+    true = law.ravel()[support]
+    basis = cindy.Polynomial(3)
+    x = systems.integrate(lambda z: basis.evaluate(z, ("x", "y")) @ law, start, t)[:, 0]
+    rng, found, errors = np.random.default_rng(3), [], []
+    for _ in range(60):
+        noise = scipy.signal.lfilter([0.01], [1.0, -0.9], rng.standard_normal((350, 2)), axis=0)[100:]
+        motion = cindy.Integral().motion([cindy.Trajectory(t, x + noise, ("x", "y"))], basis)
+        motion = replace(motion, memory=np.full(2, 19.0))
+        begin = start_of(motion, support, true, np.full(2, 5e-4))
+        fitted = fit_states(
+            motion, begin, lambda o, _: np.linalg.lstsq(o.design, o.target[:, 0])[0], levels=(1e-4,)
+        )
+        found.append(fitted.coef)
+        errors.append(np.sqrt(np.diagonal(propagated(motion, fitted, np.eye(len(support))))))
+    told = np.median(errors, axis=0) / np.std(found, axis=0)
+    assert np.mean(told) == pytest.approx(1.0, abs=0.08)
 
 
 def test_a_slow_drift_enlarges_the_errors_of_terms_by_how_slow_they_are() -> None:

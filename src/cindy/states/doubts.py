@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from math import lgamma
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ from cindy._arrays import Floats, Ints
 from cindy.states.fitting import FEW_ROWS
 from cindy.states.linearised import Forcing
 from cindy.states.motion import Fitted, Motion
-from cindy.states.record import MISSING, since_start
+from cindy.states.record import MISSING, at_measurements, since_start
 
 _WHITE, _SURE = 1.1, 2.0
 """Rows are white if their autocorrelation time 1 + 2 Σ ρ_k is below the first number plus 2 z √(lags / rows),
@@ -147,11 +146,8 @@ def _by_levinson(stretches: list[Floats]) -> float:
 
 def _measurement_residuals(motion: Motion, fitted: Fitted) -> list[list[Floats]]:
     """The residuals y − x of each state, stretch by stretch; an empty list for an unmeasured state."""
-    residuals: list[list[Floats]] = [[] for _ in range(motion.states)]
-    for record, x in zip(motion.records, fitted.x, strict=True):
-        for s, j in product(range(record.stretches), np.flatnonzero(motion.measured)):
-            residuals[j].append((record.y - x)[s, ~record.missing[s, :, j], j])
-    return residuals
+    residuals = [record.y - x for record, x in zip(motion.records, fitted.x, strict=True)]
+    return at_measurements(motion.records, residuals)
 
 
 def _white_residuals(motion: Motion, fitted: Fitted) -> list[list[Floats]]:
@@ -186,25 +182,30 @@ class _Memory(NamedTuple):
 
 
 def memory(stretches: list[Floats]) -> _Memory:
-    """The autocorrelation time 1 + 2 Σ ρ_k of all stretches, over the lags that `autocovariance` returns."""
-    values, rows = autocovariance(stretches), sum(map(len, stretches))
+    """The autocorrelation time 1 + 2 Σ ρ_k of all stretches, over the lags that `until_chance` leaves."""
+    values, rows = until_chance(all_lags(stretches)), sum(map(len, stretches))
     if len(values) < 2 or values[0] == 0.0:
         return _Memory(1.0, 1, rows)
     return _Memory(float(2.0 * np.sum(values / values[0]) - 1.0), len(values) - 1, rows)
 
 
-def autocovariance(stretches: list[Floats]) -> Floats:
-    """Of all stretches, over the lags whose pairs of neighbours are positive (Geyer 1992)."""
+def all_lags(stretches: list[Floats]) -> Floats:
+    """The autocovariances of all stretches, at every lag of the longest."""
     longest, rows = max(map(len, stretches), default=0), sum(map(len, stretches))
-    if longest < 4:
-        return np.array([sum(float(values @ values) for values in stretches) / max(rows, 1)])
-    values = np.zeros(longest)
+    values = np.zeros(max(longest, 1))
     for stretch in stretches:
         # All lags by one Fourier transform, of twice the length so that the ends do not wrap round.
-        values += np.fft.irfft(np.abs(np.fft.rfft(stretch, 2 * longest)) ** 2)[:longest] / rows
+        values[:longest] += np.fft.irfft(np.abs(np.fft.rfft(stretch, 2 * longest)) ** 2)[:longest] / rows
+    return values
+
+
+def until_chance(values: Floats) -> Floats:
+    """Autocovariances over the lags whose pairs of neighbours are positive (Geyer, Stat. Sci. 7, 1992)."""
+    if len(values) < 4:
+        return values[:1]
     # Sums of neighbouring lags are positive for a reversible chain. From the first that is not, lags are
     # noise.
-    pairs = values[: longest // 2 * 2].reshape(-1, 2).sum(axis=1)
+    pairs = values[: len(values) // 2 * 2].reshape(-1, 2).sum(axis=1)
     negative = np.flatnonzero(pairs <= 0)
     count = int(negative[0]) if len(negative) else len(pairs)
     return values[: max(2 * count, 1)]

@@ -276,8 +276,8 @@ def _moved(
     quadratic, trace, curvature = np.zeros(2 * d), np.zeros(2 * d), np.zeros((2 * d, 2 * d))
     states, shift = [], 0.0
     curved = update is _newton
-    probes = max(_STEPS.probes if curved else 1, -(-_STEPS.signs // motion.rows))
-    for (white, table), x, signs in zip(parts, now.x, _signs(motion, probes), strict=True):
+    probes = signs(motion, [r.rows // r.stretches for r in motion.records], _STEPS.probes if curved else 1)
+    for (white, table), x, vectors in zip(parts, now.x, probes, strict=True):
         record = white.linear.record
         # z = S⁻¹ r. The most likely noise is ê = Σ Bᵀ z.
         z = white.solved(table[:, -1] - table[:, :-1] @ coef)
@@ -290,7 +290,7 @@ def _moved(
             trace += _traces(white)
         else:
             # tr S⁻¹ S_i is the expectation of vᵀ S⁻¹ S_i v over random signs v.
-            trace += _probed(white, now, signs)
+            trace += _probed(white, now, vectors)
         if curved:
             derivatives = white.varied(z, collected)
             curvature += derivatives.T @ derivatives
@@ -300,29 +300,29 @@ def _moved(
     return update(motion, after, _Score(quadratic, trace, curvature)) if alive else after
 
 
-def _signs(motion: Motion, probes: int) -> Iterator[NDArray[np.int8]]:
-    """(stretches, probes, rows of a stretch) of each record: random signs, different in every stretch.
+def signs(motion: Motion, sizes: Sequence[int], least: int = _STEPS.probes) -> Iterator[NDArray[np.int8]]:
+    """(stretches, vectors, size) of each record: random signs, different in every stretch.
 
     The slowest few motions of a stretch determine a model error. With equal signs in all stretches its trace
     would be as uncertain as that of a single stretch (benchmark: bound).
+
+    sizes: of a vector, by record; least: number of vectors, which is larger where rows are few
     """
-    records = motion.records
+    records, count = motion.records, max(least, -(-_STEPS.signs // motion.rows))
     # Stretches are ranked by their first and last measurements: neither order nor units of runs may matter.
     ends = [np.abs(np.where(r.missing, 0.0, r.y)[:, [0, -1]]).reshape(r.stretches, -1) for r in records]
     rank = np.argsort(np.lexsort(np.concatenate(ends).T))
-    longest = max(r.rows // r.stretches for r in records)
-    signs = 2 * np.random.default_rng(0).integers(0, 2, (len(rank), probes, longest), np.int8) - 1
-    for record, places in zip(
-        records, np.split(rank, np.cumsum([r.stretches for r in records])[:-1]), strict=True
-    ):
-        yield signs[places, :, : record.rows // record.stretches]
+    drawn = 2 * np.random.default_rng(0).integers(0, 2, (len(rank), count, max(sizes)), np.int8) - 1
+    stretches = np.cumsum([r.stretches for r in records])[:-1]
+    for size, places in zip(sizes, np.split(rank, stretches), strict=True):
+        yield drawn[places, :, :size]
 
 
-def _probed(white: Whitened, now: Fitted, signs: NDArray[np.int8]) -> Floats:
+def _probed(white: Whitened, now: Fitted, vectors: NDArray[np.int8]) -> Floats:
     """v_i tr S⁻¹ S_i, estimated with random signs (stretches, probes, rows)."""
-    total, probes = np.zeros(2 * len(now.variance)), signs.shape[1]
+    total, probes = np.zeros(2 * len(now.variance)), vectors.shape[1]
     for k in range(probes):
-        z = white.solved(signs[:, k].astype(np.float64))
+        z = white.solved(vectors[:, k].astype(np.float64))
         total += _sizes(white, now, z, white.linear.noise_of(z)) / probes
     return total
 

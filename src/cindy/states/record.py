@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -473,3 +473,15 @@ def _bending(looks: Sequence[Trajectory], grid: Sequence[Trajectory]) -> float:
         np.median(np.concatenate([np.diff(run.t) for run in runs])) for runs in (looks, grid)
     )
     return float(np.median(rough) * min(all_instants / own, 1.0) if grid is not looks else np.median(rough))
+
+
+def at_measurements(records: Sequence[Record], tables: Iterable[Floats]) -> list[list[Floats]]:
+    """Values of each state where it was measured, stretch by stretch; an empty list for an unmeasured state.
+
+    tables: for each record (stretches, samples, states) or (stretches, samples, states, columns)
+    """
+    values: list[list[Floats]] = [[] for _ in range(records[0].states)]
+    for record, table in zip(records, tables, strict=True):
+        for s, j in np.argwhere(~record.missing.all(axis=1)):
+            values[j].append(table[s, ~record.missing[s, :, j], j])
+    return values
