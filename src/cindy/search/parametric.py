@@ -4,7 +4,7 @@
    (`_starts_of`). Several are followed, until two lead to one model.
 2. From a start, states, coefficients and parameters are fitted together. Terms are chosen at the fitted
    states, with the parameters free to follow (`moves`), until the support comes back (`ParametricSearch`).
-3. Equations of different models are combined (`recombine`), and models near the best fitted (`look_around`).
+3. Models with other terms in one equation of a model near the best are fitted (`look_around`).
 4. The models are compared by −2 log p, with each parameter at the price of a coefficient.
 
 The cost is that of some tens of fits of the states.
@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from heapq import heappop, heappush
+from itertools import count, islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -69,67 +70,36 @@ class ParametricSearch(Search):
         new = [] if moves is None else [m for m in moves.all() if m.support.tobytes() not in seen]
         return self.start(met.fitted, new[0]) if new else None
 
-    def recombine(self) -> None:
-        """Step 3: fit laws whose equations come from different models, the most promising ones first.
-
-        Starts that end at different models are often right in different equations.
-        """
-        known = {met.support.tobytes() for met in self.models}
-        sources = [self._sources(j) for j in self.motion.sought]
-        # The sum of the criteria is not that of the combination, but it orders what is tried first.
-        combinations = sorted(product(*sources), key=lambda mets: sum(met.criterion for met in mets))
-        tried = 0
-        for mets in combinations:
-            if tried >= EFFORT.parametric_crossed:
-                return
-            move = self._joined(mets)
-            if move.support.tobytes() not in known:
-                known.add(move.support.tobytes())
-                tried += 1
-                self.fit(self.start(min(mets, key=self.rank).fitted, move), NEARBY)
-
-    def _sources(self, equation: int) -> list[Met]:
-        """The best models that differ in one equation, and explain the data about as well as any."""
-        by_terms: dict[bytes, Met] = {}
-        models = self.models
-        for met in (met for met in models if met.criterion < models[0].criterion + NEAR):
-            by_terms.setdefault(met.support[met.support % self.motion.states == equation].tobytes(), met)
-        return list(by_terms.values())[: EFFORT.parametric_sources]
-
-    def _joined(self, mets: Sequence[Met]) -> Move:
-        """One equation of each model, with the parameters of the best that has them."""
-        supports, coefs, values = [], [], dict[str, float]()
-        for equation, met in zip(self.motion.sought, mets, strict=True):
-            mine = met.support % self.motion.states == equation
-            supports.append(met.support[mine])
-            coefs.append(met.fitted.coef[: len(met.support)][mine])
-        # The best comes last, and its values overwrite those of the others.
-        for met in sorted(mets, key=lambda met: -met.criterion):
-            values.update(met.fitted.law.values_of(met.fitted.coef))
-        order = np.argsort(np.concatenate(supports))
-        return Move(np.concatenate(supports)[order], np.concatenate(coefs)[order], values, np.nan)
-
     def look_around(self) -> None:
-        """Step 3: fit models near the best: with a term exchanged, or with a few terms or a group less.
+        """Step 3: fit models with other terms in one equation of a model near the best, by their promise.
 
-        This is repeated while one of them is better. Starts lead to one of several models that fit almost
-        equally well; the others become near models.
+        A promise is the criterion of the model at whose states a move was found, and by how much the rows
+        there say that the move lowers it. A model that is fitted is looked around from too, if it is near
+        the best. The law is often two or three such moves from the models that starts lead to.
         """
+        promised, order = list[tuple[float, int, Fitted]](), count()
+        looked, known = set[bytes](), {met.support.tobytes() for met in self.models}
         for _ in range(EFFORT.parametric_looks):
-            best = next(iter(self.models), None)
-            moves = None if best is None else Moves.of(self.motion, self.options, self.groups, best)
-            if best is None or moves is None:
+            for met in self.models:
+                if met.support.tobytes() not in looked and met.criterion < self.models[0].criterion + NEAR:
+                    looked.add(met.support.tobytes())
+                    for promise, start in self._around(met):
+                        heappush(promised, (promise, next(order), start))
+            while promised and promised[0][-1].law.support.tobytes() in known:
+                heappop(promised)
+            if not promised or promised[0][0] >= self.models[0].criterion + EFFORT.starts_close:
                 return
-            known = {met.support.tobytes() for met in self.models}
-            exchanges = moves.exchanges()[: EFFORT.parametric_around]
-            for move in (*moves.fewer(), *moves.without_a_group(), *exchanges):
-                if move is None or move.criterion >= moves.criterion + NEAR:
-                    continue
-                if move.support.tobytes() not in known:
-                    known.add(move.support.tobytes())
-                    self.fit(self.start(best.fitted, move), NEARBY)
-            if self.models[0].criterion >= best.criterion:
-                return
+            start = heappop(promised)[-1]
+            known.add(start.law.support.tobytes())
+            self.fit(start, NEARBY)
+
+    def _around(self, met: Met) -> Iterator[tuple[float, Fitted]]:
+        """The starts that moves from a model lead to, each with its promise."""
+        moves = Moves.of(self.motion, self.options, self.groups, met)
+        if moves is None:
+            return
+        for move in moves.others():
+            yield met.criterion + move.criterion - moves.criterion, self.start(met.fitted, move)
 
 
 def search_with_parameters(motion: Motion, options: Options, variance: Floats) -> tuple[Met, ...]:
@@ -165,9 +135,6 @@ def search_with_parameters(motion: Motion, options: Options, variance: Floats) -
         ):
             break
     if not options.faithful:
-        # Starts are independent, and so are their errors: equations are combined first, then single terms are
-        # tried.
-        loop.recombine()
         loop.look_around()
     return tuple(loop.models)
 

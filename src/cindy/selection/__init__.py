@@ -5,8 +5,10 @@ from cindy.selection.choice import Choice as Choice, choose as choose, within_ra
 from cindy.selection.effort import EFFORT as EFFORT, Effort as Effort, trying as trying
 from cindy.selection.orders import (
     Rival as Rival,
+    combinations_of as combinations_of,
     eliminated as eliminated,
     equation_by_equation as equation_by_equation,
+    gains_of as gains_of,
     recombined as recombined,
     regrown as regrown,
     rivals as rivals,

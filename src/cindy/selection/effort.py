@@ -163,16 +163,8 @@ class Effort:
     """Two starts may come from neighbours on one path: their agreement alone says little (parameters)."""
     parametric_most_starts: int = 8
     """A bound on work: without agreement by then, the best of them is taken (parameters)."""
-    parametric_sources: int = 4
-    """Models that each equation is taken from where several are near. With them a chemostat at 5 % noise
-    is found in one draw of five, else in none (benchmark: parameters)."""
-    parametric_crossed: int = 8
-    """Laws with equations of different models that are fitted (benchmark: parameters)."""
-    parametric_looks: int = 3
-    """How often a better model is looked around from; one is typical."""
-    parametric_around: int = 6
-    """Exchanges that are fitted, the most promising: with them the truth is among the near-equal models
-    of the genetic switch at 5 % noise where another fits a little better (parameters)."""
+    parametric_looks: int = 24
+    """Models that are fitted around those near the best: a bound on work (benchmark: parameters)."""
     parametric_shares: tuple[float, ...] = (1.0, 0.5, 1.5)
     """Sizes of the starts, in units of the best model on a path."""
     parametric_sweeps: int = 3
@@ -183,10 +175,8 @@ class Effort:
     """Values at which terms of a group that the model does not have are offered to it."""
     moves_most: int = 12
     """Absent terms with parameters that are tried, those of the largest gain."""
-    moves_instead: int = 3
-    """Terms that are tried in the place of one."""
-    moves_fewer: int = 4
-    """Terms that are left out, one after the other, to see what a smaller model does."""
+    moves_combined: int = 6
+    """Combinations of terms of each equation that moves lead to, the best ones."""
     parametric_model_vague: float = 0.5
     """Error of a parameter's logarithm, or of half its range, beyond which it is hardly known: a factor
     of 1.6 either way. It decides a sentence, not a model, as do the next."""

@@ -79,9 +79,9 @@ def recombined(
         alone = supports.design[:, columns] - others @ (others.T @ supports.design[:, columns])
         alone /= np.maximum(np.linalg.norm(alone, axis=0), 1e-300)
         for count in range(1, int(inside.sum()) + 1):
-            if comb(len(columns), count) > EFFORT.orders_combinations:
-                continue
-            for chosen in _best_of(alone, supports.target, supports.price[columns], count, most + 1):
+            sets = combinations_of(len(columns), count)
+            above = supports.price[columns][sets].sum(axis=1) - gains_of(sets, alone, supports.target)
+            for chosen in sets[np.argsort(above)[: most + 1]]:
                 fit = supports.possible(np.sort(np.append(rest, columns[chosen])))
                 if fit is None or supports.criterion(fit) > least + within:
                     continue
@@ -93,14 +93,20 @@ def recombined(
     return sorted(near.values(), key=lambda rival: rival.above)[:most]
 
 
-def _best_of(design: Floats, target: Floats, price: Floats, count: int, most: int) -> Ints:
-    """(most, count): the combinations of so many unit columns with the least criterion."""
-    sets = np.array(list(combinations(range(design.shape[1]), count)), dtype=np.intp)
+def combinations_of(size: int, count: int) -> Ints:
+    """(sets, count): all combinations of so many out of so many columns; none where there are too many."""
+    if comb(size, count) > EFFORT.orders_combinations:
+        return np.zeros((0, count), dtype=np.intp)
+    sets = list(combinations(range(size), count))
+    return np.array(sets, dtype=np.intp).reshape(len(sets), count)
+
+
+def gains_of(sets: Ints, design: Floats, target: Floats) -> Floats:
+    """(sets,) by how much each set of unit columns lowers χ²."""
     # With the ridge dependent columns can be solved for too; the caller fits the best without it.
     gram, pull = design.T @ design + 1e-10 * np.eye(design.shape[1]), design.T @ target
     x = np.linalg.solve(gram[sets[:, :, None], sets[:, None, :]], pull[sets][..., None])[..., 0]
-    values = price[sets].sum(axis=1) - np.sum(x * pull[sets], axis=1)
-    return np.asarray(sets[np.argsort(values)[:most]])
+    return np.asarray(np.sum(x * pull[sets], axis=1))
 
 
 def _best_below(supports: Supports, start: SupportFit) -> Ints:
