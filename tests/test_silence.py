@@ -536,3 +536,15 @@ def test_hours_and_minutes_in_one_number_are_told_and_plain_numbers_are_not(step
     assert told(hours) == told(100 * hours) == ["clock-times"]
     plain = [minutes, 100 * np.arange(20), 50 * np.arange(20), np.arange(20)]
     assert [told(t) for t in plain] == [[]] * len(plain)
+
+
+def test_an_input_given_at_single_samples_is_told_and_one_that_is_switched_is_not():
+    t = np.arange(0.0, 36.0, 0.5)
+    decay = np.exp(-0.15 * (t % 12.0))
+
+    def told(u):
+        run = cindy.Trajectory(t, decay, ("conc",), u=u, inputs=("dose",))
+        return [f.values["count"] for f in oddities([run]) if f.code == "pulsed-input"]
+
+    assert told(np.where(t % 12.0 == 0.0, 50.0, 0.0)) == [3]
+    assert told(np.where(t % 12.0 < 1.0, 50.0, 0.0)) == told(np.sin(t)) == told(np.zeros(len(t))) == []

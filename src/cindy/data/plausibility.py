@@ -90,7 +90,7 @@ def oddities(
         return []
     measured = [_without_last(segment, hidden) for segment in segments]
     findings = [*_wrapped(measured), *_quantised(measured), *_far_from_zero(measured, powers)]
-    findings += [*_listed_twice(data), *_clock_times(data)]
+    findings += [*_listed_twice(data), *_clock_times(data), *_pulsed(data)]
     if not discrete:
         findings += _interpolated(measured)
         findings += derived_rates(measured) if order == 1 else []
@@ -181,6 +181,26 @@ def _clock_times(data: Sequence[Trajectory]) -> Iterator[Finding]:
             "clock-times",
             f"The times seem to be {written} in one number, as {before} is followed by {after}. Such numbers "
             "jump at every full hour: write times with colons, as 09:05, or count minutes.",
+        )
+
+
+def _pulsed(data: Sequence[Trajectory]) -> Iterator[Finding]:
+    """Inputs that leave their usual value, or are given at all, at single samples only, as doses are."""
+    for j, name in enumerate(data[0].inputs):
+        columns = [run.u[:, j] for run in data if run.u is not None]
+        values, counts = np.unique(np.concatenate(columns), return_counts=True)
+        usual = values[np.argmax(counts)]
+        away = [~np.isclose(column, usual, rtol=0.0, atol=0.0, equal_nan=True) for column in columns]
+        given = sum(map(np.count_nonzero, away))
+        if not given or 2 * counts.max() <= counts.sum() or any(np.any(a[1:] & a[:-1]) for a in away):
+            continue
+        rest = "missing" if np.isnan(usual) else f"{usual:g}"
+        yield Finding(
+            "pulsed-input",
+            f'"{name}" is given at single samples ({given} of {counts.sum()}) and {rest} at the others, as a '
+            "dose is. The model lets it last until the samples beside it. What acts at once is no input: "
+            "leave it out, and let a run of its own begin after each dose (`by`).",
+            {"input": name, "count": int(given)},
         )
 
 
