@@ -43,6 +43,13 @@ def test_the_models_that_were_compared_know_the_read_outs(model, sums):
     assert all(np.isfinite(other.score(sums)) for other in (*model.path, *model.near))
 
 
+def test_a_state_that_read_outs_give_is_no_hidden_one(sums):
+    with pytest.raises(
+        cindy.DataError, match=r'"y" has the name of a state .* `observe` gives is not hidden'
+    ):
+        cindy.identify(sums, cindy.Polynomial(2), observe={"total": "x + y"}, hidden=("y",))
+
+
 def test_a_sum_and_one_state_give_the_law_of_both(model):
     assert measured().states == ("x", "y")
     found = {(model.terms[i], model.states[j]) for i, j in np.argwhere(model.coef)}

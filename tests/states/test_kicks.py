@@ -610,9 +610,14 @@ def test_paths_that_spread_unlike_the_data_are_told():
     model = identify(data, Polynomial(1))
     assert "paths-apart" not in {finding.code for finding in model.findings}
     place = model.place("x", "x")
-    for rate, beyond in ((0.0, True), (-20.0, False)):
+    for rate, beyond, said in (
+        (0.0, True, "times as far"),
+        (-20.0, False, "times as far"),
+        (9.0, True, "run away"),
+    ):
         wrong = model.coef.copy()
         wrong[place] = rate
         [found] = paths_apart(replace(model, coef=wrong), data)
         assert found.code == "paths-apart"
         assert (found.values["ratio"] > 3.0) is beyond
+        assert said in found.message

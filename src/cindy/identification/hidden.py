@@ -151,7 +151,10 @@ def hidden_names(hidden: Any, like: Trajectory) -> tuple[str, ...]:
         if name in (*like.variables, TIME):
             kind = "a state of the data" if name in like.states else "an input of the data"
             kind = kind if name in like.variables else "the time"
-            raise DataError(f'identify: the hidden state "{name}" has the name of {kind}. Rename it.')
+            raise DataError(
+                f'identify: the hidden state "{name}" has the name of {kind}. Rename it, or leave it out of '
+                "`hidden`: what `observe` gives is not hidden."
+            )
     if not 1 <= len(names) <= _MOST or len(set(names)) < len(names):
         raise DataError(
             f"identify: `hidden` must be one to {_MOST} states with names of their own, but is "

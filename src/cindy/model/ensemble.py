@@ -301,11 +301,16 @@ def paths_apart(model: Equations, data: Sequence[Trajectory]) -> Iterator[Findin
     worst = int(np.argmax(far))
     if far[worst] > np.log(_PATHS.apart):
         name, size = pretty(model.states[worst]), float(median[worst])
+        spread = (
+            f"spread {size:.2g} times as far as the data in {name}, over"
+            if np.isfinite(size)
+            else f"run away in {name}, at least every second one, within"
+        )
         yield Finding(
             "paths-apart",
-            f"Paths of these equations with their random kicks spread {size:.2g} times as far as the data in "
-            f"{name}, over {samples} samples. Each step may fit, but the drift or the size of the kicks "
-            "is wrong: do not simulate with them. A state or an input may be missing.",
+            f"Paths of these equations with random kicks {spread} {samples} samples. Each step may fit, "
+            "but the drift or the size of the kicks is wrong: do not simulate with them. A state or an input "
+            "may be missing.",
             {"state": model.states[worst], "ratio": size},
         )
 
