@@ -156,7 +156,7 @@ def without_glitches(data: Sequence[Trajectory]) -> tuple[list[Trajectory], list
         if count:
             cleaned[glitches, j] = np.nan
             message = (
-                f'"{name}" has {counted(count, "sample")} farther from those before and after than its '
+                f'"{name}" has {counted(count, "outlier")}, farther from samples before and after than its '
                 "motion reaches: taken as missing."
             )
             findings.append(Finding("outliers", message, {"state": name, "count": count}))
