@@ -168,7 +168,7 @@ class Gauges:
     support: np.ndarray
     others: tuple = ()
     allowed: np.ndarray = field(default_factory=lambda: np.arange(6))
-    flat: np.ndarray = field(default_factory=lambda: np.ones(6))
+    coef: np.ndarray = field(default_factory=lambda: np.ones(6))
 
     def zeros_along(self, w, along):
         return [(5, 1.0), (5, 2.0)]

@@ -317,7 +317,7 @@ OF_EACH_OTHER = {
     ),
     "LeastSquares": "scaled",
     "Limits": "steps_per_sample",
-    "Problem": "physical require_feasible",
+    "Problem": "physical require_feasible require_rows",
     "Selection": "nothing_kept pick price priced prices quantile score spared tolerance",
     "Summary": "of_terms",
     "Trajectory": "on_device",

@@ -47,7 +47,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
-from scipy.special import gammainc, gammaln
 
 from cindy._arrays import Floats, Ints
 from cindy._check import counted
@@ -218,6 +217,8 @@ def _least_glitch(x: Floats, sizes: Floats, passed: Floats, runs: Ints) -> float
     passed as fast or faster are even between 0 and 1, so that their sum is s or less with a probability of
     s^m / m! at most (Edgington, J. Psychol. 80, 1972).
     """
+    from scipy.special import gammainc, gammaln  # loaded by what needs it alone
+
     places, far = np.flatnonzero(np.isfinite(x)), np.flatnonzero(sizes)
     far = far[np.argsort(-sizes[far])][: int(_GLITCH.most * len(places))]
     limits, number = sizes[far], np.arange(1, len(far) + 1)
@@ -246,6 +247,8 @@ def _with_ends(x: Floats, glitches: NDArray[np.bool_], least: float, runs: Ints)
 
     A motion may also start far away. Glitches are at ends no more often than elsewhere (Poisson).
     """
+    from scipy.special import gammainc
+
     places = np.flatnonzero(np.isfinite(x) & ~glitches)
     begins = np.flatnonzero(np.diff(runs[places], prepend=-1))
     ends = np.append(begins[1:], len(places)) - 1
