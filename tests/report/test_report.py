@@ -101,7 +101,10 @@ def test_the_page_says_everything_there_is_to_say(page):
 @pytest.mark.parametrize(
     ("call", "value"),
     [
-        (repr(cindy.Significance(level=0.01)), "significance at level 0.01 (per factor 4)"),
+        (
+            repr(cindy.Significance(level=0.01)),
+            "significance at level 0.01 (each further factor of a term costs 4)",
+        ),
         (repr(cindy.CrossValidation(folds=7)), "cross-validation in 7 folds"),
         (repr(cindy.BIC()), "information criterion (extended)"),
         (repr(cindy.BIC(extended=False)), "information criterion"),

@@ -52,6 +52,8 @@ _CALLS = {
     "Plain": "plain",
 }
 """Rules and corrections in words, by the name of their class; what they mean stands in settings.html.j2."""
+_OPTIONS = {"per_factor": "each further factor of a term costs"}
+"""Arguments of rules and corrections in words, where their names are none."""
 
 
 def contents(
@@ -408,7 +410,7 @@ def in_words(call: str) -> tuple[str, str]:
     """A rule or a correction, which settings keep as its call in Python: in words, and the name of its class.
 
     >>> in_words("Significance(level=0.01, per_factor=4.0)")
-    ('significance at level 0.01 (per factor 4)', 'Significance')
+    ('significance at level 0.01 (each further factor of a term costs 4)', 'Significance')
     """
     try:
         made = ast.parse(call, mode="eval").body
@@ -419,7 +421,7 @@ def in_words(call: str) -> tuple[str, str]:
         return call, ""  # a class of the user, or arrays among the arguments
     more = [(name, part) for name, part in given.items() if f"{{{name}" not in _CALLS[kind]]
     shown = [
-        str(name).replace("_", " ") + ("" if part is True else f" {_plain(part)}")
+        _OPTIONS.get(str(name), str(name).replace("_", " ")) + ("" if part is True else f" {_plain(part)}")
         for name, part in more
         if part not in (None, False)
     ]
