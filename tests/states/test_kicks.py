@@ -400,11 +400,15 @@ def test_a_term_that_the_basis_lacks_is_named_where_it_looks_like_random_kicks()
     [finding] = [f for f in model.findings if f.code == "kicks-follow-states"]
     assert finding.values["term"] == "angle^3"
     assert not finding.note
+    [note] = [f.message for f in model.findings if f.code == "random-forcing"]
+    assert note.startswith("What the law of angle lacks is taken for random kicks. ")
+    assert "drive" not in note
     better = identify(Trajectory(t, seen, ("angle",)), Polynomial(3), formulation=form)
     assert better.diffusion is None
     walking = positions(lambda t, x, v: -x - 0.5 * v, 1.0, noise=0.05)
     kicked = identify(walking, Polynomial(2), formulation=form)
     assert [f.code for f in kicked.findings if f.code == "kicks-follow-states"] == []
+    assert any(f.message.startswith("Random kicks drive ") for f in kicked.findings)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -402,11 +402,19 @@ def forced(model: Model, kicks: Kicks | None, price: float) -> Model:
         for finding in model.findings
         if finding.code != "unexplained-motion" or set(finding.values["states"]) - set(names)
     ]
+    lacking = tuple(_followed(kicks, price))
+    # Kicks that follow the states are a missing term: the model has them, but they do not drive the motion.
+    moved = dict(zip(model.states, (kicks.motion.variables[j] for j in kicks.motion.sought), strict=True))
+    following = {finding.values["state"] for finding in lacking}
+    follow = [name for name in names if moved[name] in following]
+    random = [name for name in names if name not in follow]
+    driven = f"Random kicks drive {listed([pretty(name) for name in random])}. " if random else ""
+    taken = f"What the law of {listed([pretty(name) for name in follow])} lacks is taken for random kicks. "
     kicked = Finding(
         "random-forcing",
-        f"Random kicks drive {listed([pretty(name) for name in names])}. The equations give the drift, "
-        "`diffusion` the variance of the kicks per unit of time. Solutions without kicks follow the data "
-        "only for a short while; `simulate(noise=True)` draws paths with them.",
+        f"{driven}{taken if follow else ''}The equations give the drift, `diffusion` the variance of the "
+        "kicks per unit of time. Solutions without kicks follow the data only for a short while; "
+        "`simulate(noise=True)` draws paths with them.",
         {"states": names},
     )
     error = np.sqrt(kicks.fitted.error[-len(model.states) :])
@@ -414,7 +422,7 @@ def forced(model: Model, kicks: Kicks | None, price: float) -> Model:
         model,
         diffusion=diffusion,
         model_error=np.where(diffusion.coef.any(axis=0), error, model.model_error),
-        findings=(*_followed(kicks, price), kicked, *_together(model, kicks), *rest),
+        findings=(*lacking, kicked, *_together(model, kicks), *rest),
     )
 
 
