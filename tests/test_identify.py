@@ -274,10 +274,12 @@ def test_missing_values_and_short_stretches_are_left_out_and_told():
         x = one.x.copy()
         x[50 + k : 60 + k] = np.nan
         holes.append(Trajectory(one.t, x, one.states))
-    holes.append(Trajectory(DATA[0].t[:2], DATA[0].x[:2], DATA[0].states))
+    holes += [Trajectory(DATA[0].t[:2], DATA[0].x[:2], DATA[0].states, name=name) for name in ("", "dog 7")]
     model = identify(holes, SYSTEM.basis)
     np.testing.assert_array_equal(model.coef != 0, SYSTEM.coef != 0)
-    assert any("too few samples" in w for w in model.warnings)
+    [told] = [f.message for f in model.findings if f.code == "short-stretches"]
+    number = len(holes) - 1
+    assert told == f'2 runs were left out, with too few samples to use: number {number}, "dog 7".'
 
 
 @pytest.mark.parametrize("measured_states", [False, True])

@@ -19,7 +19,7 @@ chosen among those of the law and those of the largest scores.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
@@ -267,12 +267,16 @@ def _parts_for(motion: Motion, found: Found) -> int:
     return motion.parts if error < 1.0 else min(finer, max(4, motion.parts))
 
 
-def _skipped(request: Request, motion: Motion) -> int:
-    """How many trajectories have no stretch that is long enough to use."""
-    return len(request.data) - len({int(k) for record in motion.records for k in record.source})
+def _skipped(request: Request, motion: Motion) -> list[str]:
+    """The trajectories without a stretch that is long enough to use, by name or number."""
+    used = {int(k) for record in motion.records for k in record.source}
+    runs = enumerate(request.data)
+    return [f'"{run.name}"' if run.name else f"number {k + 1}" for k, run in runs if k not in used]
 
 
-def _findings(request: Request, look: Look, found: Found, model: Model, skipped: int) -> tuple[Finding, ...]:
+def _findings(
+    request: Request, look: Look, found: Found, model: Model, skipped: Sequence[str]
+) -> tuple[Finding, ...]:
     """Findings on the terms, the run of the solver, unexplained motion and faults of an instrument."""
     assert look.found is not None
     motion, fitted, terms = look.motion, found.best.fitted, len(model.terms)

@@ -389,17 +389,23 @@ def not_significant(worse: float | None = None) -> Finding:
     return Finding("not-significant", message, {} if worse is None else {"worse": worse})
 
 
-def plain_findings(skipped: int, rank: int, terms: int, status: str, *, noisy: bool = False) -> list[Finding]:
+def plain_findings(
+    skipped: int | Sequence[str], rank: int, terms: int, status: str, *, noisy: bool = False
+) -> list[Finding]:
     """Findings on any model: data that were left out, terms that depend on each other, the run of the solver.
 
-    skipped: stretches left out; rank: how many of the terms are independent; status: of a run that did not
-    converge, or empty; noisy: whether noise hides terms that differ without it
+    skipped: the runs left out, or how many stretches, where only their number is known; rank: how many of
+    the terms are independent; status: of a run that did not converge, or empty; noisy: whether noise hides
+    terms that differ without it
     """
     findings = []
     if skipped:
-        left_out = "was left out" if skipped == 1 else "were left out"
-        message = f"{counted(skipped, 'piece')} of the data {left_out}, with too few samples to use."
-        findings.append(Finding("short-stretches", message, {"count": skipped}))
+        runs = () if isinstance(skipped, int) else tuple(skipped)
+        count = skipped if isinstance(skipped, int) else len(runs)
+        what = counted(count, "run") if runs else f"{counted(count, 'piece')} of the data"
+        which = f": {', '.join(runs[:4])}{', …' if count > 4 else ''}" if runs else ""
+        message = f"{what} {'was' if count == 1 else 'were'} left out, with too few samples to use{which}."
+        findings.append(Finding("short-stretches", message, {"count": count}))
     if rank < terms:
         message = (
             f"Only {rank} of the {terms} terms are independent on these data: other models fit equally well."
