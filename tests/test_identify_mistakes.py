@@ -28,7 +28,7 @@ WRONG = {
     'state "x1" is 1e-160 in size. Use other units': lambda: identify((T, 1e-160 * SWING.x), Polynomial(2)),
     # Instants that are put between samples far apart hold no data.
     "4 rows of data cannot tell 6 terms apart": lambda: identify((T[::40][:5], SWING.x[::40][:5]), "poly:2"),
-    "keeps no term at all": lambda: identify(
+    "no term is significant at level 0.05: nothing": lambda: identify(
         (T, np.random.default_rng(1).standard_normal((200, 2))), Polynomial(1)
     ),
     "function 'log' must return finite numbers, but gave nan": lambda: identify(

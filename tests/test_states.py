@@ -121,7 +121,7 @@ def test_coarse_samples_are_bridged_by_instants_between_them():
 
 def test_a_random_walk_has_no_law():
     walk = np.cumsum(np.random.default_rng(0).normal(size=(400, 2)), axis=0)
-    with pytest.raises(ValueError, match="no term at all"):
+    with pytest.raises(ValueError, match="no term is significant"):
         identify(Trajectory(np.arange(400) * 0.1, walk), Polynomial(2), passes=None)
 
 

@@ -112,7 +112,7 @@ def test_noise_that_hides_everything_is_scored_as_no_model(tmp_path):
     (row,) = run([loud], ("default",), tmp_path / "a.csv", trials=2)
     assert row["error"] == ""
     assert (row["extra"], row["missing"]) == ("0", "7")
-    assert "keeps no term" in row["note"]
+    assert "no term is significant" in row["note"]
 
 
 def test_data_that_cannot_be_made_fail_every_method_of_the_case(tmp_path):

@@ -43,6 +43,7 @@ class Selection(ABC):
     refits: whether the coefficients are fitted anew on the support, or stay those of the solver
     by_price: whether the rule is a price; the search then uses that price itself
     repeats: whether a rule without a price picks again at the states that belong to its model
+    nothing: what it means that the rule keeps no term, where {0} is the rule
 
     >>> import cindy
     >>> isinstance(cindy.Terms(4), cindy.Selection)
@@ -61,6 +62,7 @@ class Selection(ABC):
 
     by_price: ClassVar[bool] = False
     repeats: ClassVar[bool] = True
+    nothing: ClassVar[str] = "the rule keeps no term"
 
     def price(self, rows: int, candidates: int) -> float:
         """The amount by which a parameter must lower −2 log p; a rule without a price orders terms by it."""
@@ -86,7 +88,7 @@ class Selection(ABC):
     def nothing_kept(self, where: str) -> NoModelError:
         """The error to raise where no term is left."""
         return NoModelError(
-            f"{where}: {self!r} keeps no term at all: nothing in the basis explains the data better than "
+            f"{where}: {self.nothing.format(self)}: nothing in the basis explains the data better than "
             'chance. Try another basis, a looser selection, or more data; least="best" gives a model anyway.'
         )
 
@@ -136,6 +138,7 @@ class Significance(Selection):
     """
 
     by_price: ClassVar[bool] = True
+    nothing: ClassVar[str] = "no term is significant at level {0.level:g}"
     level: float = 0.05
     per_factor: float = 4.0
 
@@ -240,6 +243,7 @@ class BIC(Selection):
     """
 
     by_price: ClassVar[bool] = True
+    nothing: ClassVar[str] = "no term lowers the Bayesian information criterion"
     extended: bool = True
 
     def pick(self, candidates: Candidates) -> Ints:

@@ -64,6 +64,7 @@ class Gap(Selection):
     """
 
     refits: ClassVar[bool] = False
+    nothing: ClassVar[str] = "at a relative gap of {0.tol:g} the solver has no term"
     tol: float = 1e-6
 
     def __post_init__(self) -> None:
@@ -96,6 +97,7 @@ class Discrepancy(Selection):
 
     # The states of a smaller model leave larger residuals, so that each repetition would pick fewer terms.
     repeats: ClassVar[bool] = False
+    nothing: ClassVar[str] = "without any term the residual is no larger than the noise"
     noise: ArrayLike | None = None
 
     def __post_init__(self) -> None:
@@ -146,6 +148,7 @@ class CrossValidation(Selection):
     4
     """
 
+    nothing: ClassVar[str] = "no term predicts the parts left out better by more than a standard error"
     folds: int = 5
 
     def __post_init__(self) -> None:
@@ -206,6 +209,7 @@ class Beyond(Selection):
     error: (targets,) root mean square, in the units of the regression
     """
 
+    nothing: ClassVar[str] = "no term explains more than the error of the rows"
     rule: Selection
     error: Floats
 
