@@ -320,6 +320,7 @@ def test_errors_speak_of_options_and_not_of_arguments(cli, tmp_path):
     assert as_typed("Try `Integral(order=2)`, or Discrete().") == (
         "Try --formulation integral:2, or --formulation discrete."
     )
+    assert as_typed('joined by `time=("date", "clock")`.') == "joined by --time date,clock."
     assert as_typed("Give `passes=1`, or passes=2; see model.near.") == (
         "Give --passes 1, or --passes 2; see cindy show --near."
     )

@@ -4,7 +4,7 @@ import gzip
 import os
 import re
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 
 import numpy as np
 import pytest
@@ -166,7 +166,13 @@ BROKEN = {
     "an unclosed quote": ('t,x\n0,1\n1,"' + "2" * 140_000, {}, "line 3"),
     "damaged gzip": (b"\x1f\x8b" + b"junk" * 10, {}, "damaged"),
     "missing time": ("s,x\n0,1\n", {}, 'no column "t", nor one called time.*`time`'),
-    "two times": ("date,hour,x\n1,0,1\n", {}, '"date" and "hour" may be times.*`time`'),
+    "two times": (
+        "date,hour,x\n1,0,1\n",
+        {},
+        r'"date" and "hour" may be times.*joined by `time=\("date", "hour"\)`',
+    ),
+    "no date to join": ("day,time,x\n1,12:30,1\n", {"time": ("day", "time")}, "line 2.*got '1 12:30'"),
+    "a part of the time": ("date,x\n2024-05-01,1\n", {"time": ("date", "clock")}, 'no column "clock"'),
     "missing state": ("t,speed\n0,1\n", {"states": ["sped"]}, 'no column "sped". Did you mean "speed"'),
     "a header shorter than the rows": (
         "t,x\nNA,NA,NA\n0,1,2\n",
@@ -424,3 +430,31 @@ def test_times_of_a_clock_count_in_seconds_also_past_midnight(write, clock):
 def test_times_that_cannot_be_read_are_refused_with_what_to_write(write, times):
     with pytest.raises(DataError, match=r"line [23].* (as times of a clock|in one form|began again)"):
         read(write("time,x\n" + "".join(f"{time},1\n" for time in times)))
+
+
+@pytest.mark.parametrize(
+    ("dates", "clocks"),
+    [
+        (("2024-05-01", "2024-05-02", ""), ("23:59:50", "00:00:10.5", "00:01")),
+        (("30.04.2024", "01.05.2024", "NA"), ("23:59:50", "00:00:10.5", "")),
+    ],
+)
+def test_a_date_and_a_time_of_the_clock_in_two_columns_are_joined(write, dates, clocks):
+    rows = [f"{date},{clock},{k}\n" for k, (date, clock) in enumerate(zip(dates, clocks, strict=True))]
+    (run,) = read(write("date,time,x\n" + "".join(rows[:2])), time=("date", "time"))
+    assert run.states == ("x",)
+    assert run.t.tolist() == [0.0, 20.5]
+    with pytest.raises(DataError, match=r"line 4.*the time is missing"):
+        read(write("date,time,x\n" + "".join(rows)), time=("date", "time"))
+
+
+def test_a_date_and_a_time_of_the_clock_in_a_frame_are_joined():
+    frame = pytest.importorskip("pandas").DataFrame(
+        {
+            "date": np.array(["2024-05-01", "2024-05-02"], "datetime64[D]"),
+            "time": [time(23, 59, 50), time(0, 0, 10)],
+            "x": [1.0, 2.0],
+        }
+    )
+    (run,) = read(frame, ("date", "time"), time_unit="minute")
+    assert run.t.tolist() == pytest.approx([0.0, 1 / 3])

@@ -229,9 +229,9 @@ def report(
     else:
         inputs = tuple(name for name in compared.inputs if not unmeasured(name)) or None
         hold = compared.settings.get("hold", "linear")
-        keys = names(by, "--by")
+        keys, times = names(by, "--by"), names(time, "--time")
         runs = (
-            cindy.read(Path(name), time, compared.states, keys, inputs, hold=hold, time_unit=time_unit)
+            cindy.read(Path(name), times, compared.states, keys, inputs, hold=hold, time_unit=time_unit)
             for name in data
         )
         measured = list(chain.from_iterable(runs))

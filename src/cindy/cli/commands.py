@@ -54,7 +54,7 @@ def inputs_from(model: Model, file: Path | None, time: str | None) -> Trajectory
         return None
     if not measured:
         raise DataError("simulate: the model has no inputs, so --inputs must be left out.")
-    runs = read(file, time, measured)
+    runs = read(file, names(time, "--time"), measured)
     if len(runs) != 1:
         raise DataError(f"simulate: {file} must hold the inputs of one trajectory, but holds {len(runs)}.")
     return runs[0]
@@ -129,7 +129,8 @@ def _read(file: str, settings: FitSettings) -> list[Trajectory]:
     hold: Any = settings.hold or "linear"
     with screen.working(f"Reading {file}"):
         unit, dt = settings.time_unit, settings.dt
-        runs = read(Path(file), settings.time, states, by, inputs, dt=dt, hold=hold, time_unit=unit)
+        times = names(settings.time, "--time")
+        runs = read(Path(file), times, states, by, inputs, dt=dt, hold=hold, time_unit=unit)
         return [replace(run, delay=settings.delays()) for run in runs]
 
 

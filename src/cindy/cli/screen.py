@@ -233,7 +233,9 @@ def as_typed(sentence: str) -> str:
 
 
 def _option(match: re.Match[str]) -> str:
-    return f"--{match[1].replace('_', '-')}" + (f" {match[2]}" if match[2] else "")
+    value = match[2] or ""
+    several = re.findall(r'"([^"]*)"', value) if value[:1] == "(" else []
+    return f"--{match[1].replace('_', '-')} {','.join(several) or value}".rstrip()
 
 
 def show_files(files: Sequence[tuple[Path, str]]) -> None:

@@ -37,7 +37,9 @@ class FitSettings:
     """The options of `cindy fit` as texts and numbers; None if not given."""
 
     data: list[str] = field(default_factory=list)
-    time: str | None = _data("Column of the time (default: the one called t, time, year or date).")
+    time: str | None = _data(
+        "Column of the time, or several to join (default: the one called t, time, year or date)."
+    )
     dt: float | None = _data("Time between two rows, if no column holds the time.")
     time_unit: str | None = _data(
         "Unit for dates: second, minute, hour, day, week or year (default: second)."

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cindy._arrays import Floats
-from cindy._check import counted, did_you_mean, flag, one_of, positive, short, text, unique_names
+from cindy._check import counted, did_you_mean, flag, one_of, positive, short, unique_names
 from cindy._files import is_file
 from cindy.data.files import NETCDF, from_excel, from_matlab, from_npz, from_parquet
 from cindy.data.inputs import HOLDS, Hold
@@ -41,21 +41,22 @@ _TOGETHER = {"date", "year", "month", "day", "hour", "minute", "second", "time"}
 
 _Text = str | None
 _Names = Iterable[str] | None
+_Name = str | _Names
 
 
 @overload
 def read(
-    path: Any, time: _Text = ..., states: _Names = ..., by: _Names = ..., inputs: _Names = ...,
+    path: Any, time: _Name = ..., states: _Names = ..., by: _Name = ..., inputs: _Names = ...,
     *, dt: float | None = ..., hold: Hold = ..., time_unit: _Text = ..., lazy: Literal[False] = ...,
 ) -> list[Trajectory]: ...  # fmt: skip
 @overload
 def read(
-    path: Any, time: _Text = ..., states: _Names = ..., by: _Names = ..., inputs: _Names = ...,
+    path: Any, time: _Name = ..., states: _Names = ..., by: _Name = ..., inputs: _Names = ...,
     *, dt: float | None = ..., hold: Hold = ..., time_unit: _Text = ..., lazy: Literal[True],
 ) -> Lazy: ...  # fmt: skip
 def read(
     path: Any,
-    time: str | None = None,
+    time: str | Iterable[str] | None = None,
     states: Iterable[str] | None = None,
     by: str | Iterable[str] | None = None,
     inputs: Iterable[str] | None = None,
@@ -73,7 +74,8 @@ def read(
         column); a pandas, polars or Dask DataFrame; or an xarray Dataset. A list of files, or a pattern
         such as "runs/*.parquet", whose files are read in the order of their names
     time: name of the column of times; by default the one with a usual name (t, time, year, date, …), or
-        the index of a DataFrame. Dates count from the first, in seconds unless `time_unit` is given
+        the index of a DataFrame; ("date", "time") joins a date and a time of the clock in two columns.
+        Dates count from the first, in seconds unless `time_unit` is given
     states: names of the columns of states; by default all columns that are not used otherwise
     by: name of a column; the rows that share a value in it are one trajectory. With names of several
         columns, such as ("subject", "dose"), the rows that share all of these values
@@ -94,9 +96,9 @@ def read(
     >>> [len(run) for run in read(table, by="run")]
     [2, 2]
     """
-    keys = (by,) if isinstance(by, str) else by
+    keys, times = ((name,) if isinstance(name, str) else name for name in (by, time))
     columns = _Columns(
-        None if time is None else text(time, "read: `time`"),
+        None if times is None else unique_names(times, "read: `time`"),
         None if states is None else unique_names(states, "read: `states`"),
         () if keys is None else unique_names(keys, "read: `by`"),
         None if inputs is None else unique_names(inputs, "read: `inputs`"),
@@ -157,7 +159,7 @@ def _lazy(path: Any, files: list[Path] | None, columns: _Columns) -> Lazy:
 class _Columns:
     """The role of each column; called with a data frame or a path, it returns the trajectories."""
 
-    time: str | None
+    time: tuple[str, ...] | None
     states: tuple[str, ...] | None
     by: tuple[str, ...]
     inputs: tuple[str, ...] | None
@@ -197,10 +199,12 @@ class _File:
 
 def _trajectories(table: Table, columns: _Columns) -> list[Trajectory]:
     """The trajectories of a table: find the role of each column, then cut the rows into runs."""
-    time, by = columns.time, columns.by
+    time, by = None, columns.by
     if columns.dt is not None:
         _must_have_no_times(table, columns)
-    elif time is None:
+    elif columns.time:
+        table, time = table.joined(columns.time)
+    else:
         time = _column_of_times(table, {*by, *(columns.states or ()), *(columns.inputs or ())})
     if not by and time in table.index:
         by = tuple(name for name in table.index if name != time)
@@ -293,9 +297,10 @@ def _column_of_times(table: Table, taken: set[str]) -> str:
         if surest is not None and word_of_time(surest) != "t":
             parts = [name for name in names if word_of_time(name) in _TOGETHER]
             if len(parts) > 1:
-                listed = " and ".join(f'"{name}"' for name in parts[:3])
+                quoted = [f'"{name}"' for name in parts[:3]]
                 raise DataError(
-                    f"{table.source}: {listed} may be times. Say which with `time`, or join them into one."
+                    f"{table.source}: {' and '.join(quoted)} may be times. Say which with `time`. A date and "
+                    f"a time of the clock that belong together are joined by `time=({', '.join(quoted)})`."
                 )
         if surest is not None:
             return surest

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from cindy.errors import DataError
 
 ROW_NAMES = frozenset({"rownames", "row.names"})
 """A first column with such a name holds the names that R gives to rows: neither times nor a state."""
+_MIDNIGHT = re.compile(r"[T ]00:00(:00(\.0*)?)?$")
+"""The end of a date that is stored as a moment."""
 
 
 def most_unpacked(packed: int) -> int:
@@ -86,6 +89,32 @@ class Table:
             return dates, "s"
         days = yyyymmdd_seconds(values)
         return (values, self.unit(name)) if days is None else (days, "s")
+
+    def joined(self, names: Sequence[str]) -> tuple[Table, str]:
+        """The table with some columns joined into one, as a date and a time of the clock; and its name."""
+        for part in names:
+            self.need(part)
+        whole = " ".join(names)
+        if len(names) == 1:
+            return self, whole
+
+        def text(name: str) -> list[str]:
+            if name != whole:
+                return self.text(name)
+            dates, *clocks = ([entry.strip() for entry in self.text(part)] for part in names)
+            rows = zip((_MIDNIGHT.sub("", date) for date in dates), *clocks, strict=True)
+            return ["" if any(cell.lower() in MISSING for cell in row) else " ".join(row) for row in rows]
+
+        def column(name: str) -> Floats:
+            if name != whole:
+                return self.column(name)
+            return parsed(text(whole), lambda i: f"{self.source}, {self.place(i, whole)}")
+
+        def unit(name: str) -> str:
+            return "" if name == whole else self.unit(name)
+
+        rest = tuple(name for name in self.names if name not in names and name != whole)
+        return replace(self, names=(whole, *rest), column=column, text=text, unit=unit), whole
 
     def numbers(self, name: str) -> Floats:
         """The numbers of a column, which must exist and hold no infinite values."""
