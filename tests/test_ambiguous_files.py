@@ -115,6 +115,33 @@ def test_a_title_may_stand_above_names_with_units_below_them(tmp_path, title):
     assert found.x[:, 0].tolist() == [0.25, 1.25, 2.25]
 
 
+SETTINGS = "Model,TDS2024\nSample Interval,4e-06\nRecord Length,2500\n\nVertical Units,V\n"
+
+
+@pytest.mark.parametrize("units", ["", "s,V,V\n"])
+def test_settings_of_an_instrument_above_the_names_are_passed_over(tmp_path, units):
+    text = f"{SETTINGS}TIME,CH1,CH2\n{units}" + "".join(f"{k},{k}.5,NA\n" for k in range(3))
+    (found,) = cindy.read(written(tmp_path, text))
+    assert found.states == ("CH1", "CH2")
+    assert found.t.tolist() == [0, 1, 2]
+    with pytest.raises(DataError, match=r"lines 1 to 5 read as a title, line 6 as the names.*no column"):
+        cindy.read(written(tmp_path, text), states=["CH3"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{SETTINGS}TIME,CH1\n0,1\n1,2\n", "delete the lines above the right ones"),
+        (f"{SETTINGS}0,1,2\n1,2,3\n", r"line 6: expected 2 cells.*delete the lines above the names"),
+        ("t,x\n0,1\n1,2\ns,y,z\n0,1,2\n1,2,3\n", "line 4: expected 2 cells"),
+        ("run,x\nA,1\nA,2\n3,4\ns,y,z\n0,1,2\n", "line 5: expected 2 cells"),
+    ],
+)
+def test_lines_above_the_names_that_may_be_rows_are_never_passed_over(tmp_path, text, message):
+    with pytest.raises(DataError, match=message):
+        cindy.read(written(tmp_path, text))
+
+
 def test_a_first_row_with_missing_values_is_no_line_of_units(tmp_path):
     text = "run,x,y\na,NA,\na,1,2\n"
     (found,) = cindy.read(written(tmp_path, text), by="run", dt=1.0)

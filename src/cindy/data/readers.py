@@ -309,7 +309,7 @@ def _column_of_times(table: Table, taken: set[str]) -> str:
     raise DataError(
         f'{table.source} has no column "t", nor one called time, date, year or similar. '
         "Say which column holds the times with `time`, or give the step with `dt`. "
-        f"{did_you_mean('t', table.names)}"
+        f"{did_you_mean('t', table.names)} If these are no names, delete the lines above the right ones."
     )
 
 

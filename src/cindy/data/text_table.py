@@ -1,7 +1,8 @@
 """Text files of numbers in columns.
 
 1. Unpack gzip and decode the text.
-2. Find the line that names the columns, and a line of units below it.
+2. Find the line that names the columns, and a line of units below it. Pass over a title, or the settings of
+   an instrument, above it.
 3. Take the sign that occurs most often in the line of names as the delimiter.
 4. Split the rows into cells and leave out comments.
 5. Decide whether commas or points mark decimals.
@@ -26,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cindy._arrays import Floats
-from cindy.data.moments import unit_in_name
+from cindy.data.moments import is_date, unit_in_name
 from cindy.data.tables import ROW_NAMES, Table, counts, holds_units, is_number, most_unpacked, parsed
 from cindy.errors import DataError
 
@@ -65,7 +66,7 @@ def from_text(path: Path) -> Table:
     # Step 1.
     lines = _text(path).split("\n")
     # Steps 2 and 3.
-    head = _head(path, lines)
+    head = _head(path, _without_titles(path, lines))
     names, nameless = _with_index(head.names)
     if all(is_number(name) for name in names):
         raise DataError(
@@ -121,7 +122,10 @@ def from_text(path: Path) -> Table:
 def _source(path: Path, lines: list[str], names: int) -> str:
     """What errors call the file; a line above the names may be the header that the user meant."""
     above = [number for number, _ in _content(lines[: names - 1], 0)]
-    return f"{path} (line {above[0]} read as a title, line {names} as the names)" if above else str(path)
+    if not above:
+        return str(path)
+    titles = f"line {above[0]}" if len(above) == 1 else f"lines {above[0]} to {above[-1]}"
+    return f"{path} ({titles} read as a title, line {names} as the names)"
 
 
 def _text(path: Path) -> str:
@@ -175,7 +179,7 @@ def _unpacked(path: Path, packed: bytes) -> bytes:
 
 
 def _head(path: Path, lines: list[str]) -> _Head:
-    """The names of the columns, from one line, or from two if units stand below or a title above them."""
+    """The names of the columns, from one line, or from two if units stand below them."""
     # The first three lines decide: they may hold names, units and the first numbers.
     top = [number - 1 for number, _ in islice(_content(lines, 0), 3)]
     if not top:
@@ -199,8 +203,6 @@ def _head(path: Path, lines: list[str]) -> _Head:
         two_lines = [words, _split(path, lines[top[2]], below, top[2] + 1)]
         if below != ",":  # a comma inside a cell is then the decimal sign
             two_lines = [[cell.replace(",", ".") for cell in line] for line in two_lines]
-        if _below_a_title(cells if below == delimiter else [], *two_lines):
-            return _head(path, [*lines[:first], "", *lines[first + 1 :]])
         if holds_units(*two_lines):
             names = [name.strip() for name in cells]
             # If the first line cannot be names, it is a title, and the second line names the columns.
@@ -215,9 +217,36 @@ def _head(path: Path, lines: list[str]) -> _Head:
     return _Head(names, [""] * len(names), delimiter, above, above)
 
 
-def _below_a_title(first: Sequence[str], second: Sequence[str], third: Sequence[str]) -> bool:
-    """Whether the second line holds the names: words alone, and as many as the third line has cells."""
-    return len(first) != len(second) == len(third) > 1 and not any(map(is_number, second))
+def _without_titles(path: Path, lines: list[str]) -> list[str]:
+    """The lines with those above the names blank: a title, or the settings that an instrument writes there.
+
+    The names are the first words alone that are as many as the cells of the next line, with numbers in that
+    line or below units in it, where no line above has as many cells. Rows of numbers are never passed over.
+    """
+
+    def cells(row: tuple[int, str], delimiter: str) -> list[str]:
+        split = _split(path, row[1], delimiter, row[0])
+        return split if delimiter == "," else [cell.replace(",", ".") for cell in split]
+
+    above: list[tuple[int, str]] = []
+    last = next((line for line in reversed(lines) if line.strip() and not _comment(line)), "")
+    rows = _content(lines, 0)
+    window = list(islice(rows, 3))
+    while len(window) > 1:
+        delimiter = _delimiter(window[0][1])
+        names, *below = (cells(row, delimiter) for row in window)
+        # The usual file, and rows of numbers.
+        if not above and len(names) == len(cells((len(lines), last), delimiter)):
+            break
+        if len(names) > 1 and all(map(is_number, names)):
+            break
+        words = not any(is_number(name) or is_date(name) for name in names)
+        follow = len(below[0]) == len(names) > 1 and any(is_number(c) or is_date(c) for b in below for c in b)
+        if above and words and follow and all(len(cells(row, delimiter)) != len(names) for row in above):
+            return ["" if k < window[0][0] - 1 else line for k, line in enumerate(lines)]
+        above.append(window[0])
+        window = [*window[1:], *islice(rows, 1)]
+    return lines
 
 
 def _comment(line: str) -> bool:
@@ -293,7 +322,8 @@ def _rows(path: Path, lines: list[str], head: _Head, width: int) -> list[_Row]:
         if len(cells) != width:
             raise DataError(
                 f"{path}, line {number}: expected {width} cells as in the header, but got {len(cells)}. "
-                f"The header is line {head.line}."
+                f"The header is line {head.line}; delete the lines above the names of the columns, if it is "
+                "none."
             )
         for cell in cells:
             inner = cell.split("\n")[1:]
