@@ -548,3 +548,17 @@ def test_an_input_given_at_single_samples_is_told_and_one_that_is_switched_is_no
 
     assert told(np.where(t % 12.0 == 0.0, 50.0, 0.0)) == [3]
     assert told(np.where(t % 12.0 < 1.0, 50.0, 0.0)) == told(np.sin(t)) == told(np.zeros(len(t))) == []
+
+
+def test_dates_over_months_are_told_to_count_in_seconds(tmp_path):
+    days = np.arange("2024-01-01", "2024-04-10", dtype="datetime64[D]")
+    level = (
+        1.0 + np.exp(-0.05 * np.arange(len(days))) + 1e-3 * np.random.default_rng(0).normal(size=len(days))
+    )
+    table = "date,x\n" + "".join(f"{day},{x}\n" for day, x in zip(days, level, strict=True))
+    (tmp_path / "a.csv").write_text(table)
+    models = [
+        cindy.identify(cindy.read(tmp_path / "a.csv", time_unit=unit), "poly:1") for unit in (None, "day")
+    ]
+    notes = [[f.note for f in model.findings if f.code == "long-in-seconds"] for model in models]
+    assert notes == [[True], []]

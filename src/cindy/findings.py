@@ -20,6 +20,7 @@ NOTES = frozenset(
         "growing-noise",
         "hidden-gauge",
         "hidden-state",
+        "long-in-seconds",
         "outliers",
         "random-forcing",
         "tiny-residual",

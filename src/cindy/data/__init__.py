@@ -12,7 +12,11 @@ from cindy.data.instrument_faults import (
     without_faults as without_faults,
     without_glitches as without_glitches,
 )
-from cindy.data.plausibility import lack_of_fit as lack_of_fit, oddities as oddities
+from cindy.data.plausibility import (
+    lack_of_fit as lack_of_fit,
+    long_in_seconds as long_in_seconds,
+    oddities as oddities,
+)
 from cindy.data.readers import Lazy as Lazy, Part as Part, glimpse as glimpse, loaded as loaded, read as read
 from cindy.data.source import (
     Source as Source,

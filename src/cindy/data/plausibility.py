@@ -13,6 +13,7 @@ import numpy as np
 
 from cindy._arrays import Floats, Ints
 from cindy.data.instrument_faults import derived_rates
+from cindy.data.moments import UNITS_IN_SECONDS
 from cindy.data.time_scales import noise_level, periods, rounding_step, some_segments
 from cindy.data.trajectory import Trajectory
 from cindy.findings import Finding
@@ -181,6 +182,18 @@ def _clock_times(data: Sequence[Trajectory]) -> Iterator[Finding]:
             "clock-times",
             f"The times seem to be {written} in one number, as {before} is followed by {after}. Such numbers "
             "jump at every full hour: write times with colons, as 09:05, or count minutes.",
+        )
+
+
+def long_in_seconds(data: Sequence[Trajectory]) -> Iterator[Finding]:
+    """A note on runs of months whose times, read from dates, count in seconds: coefficients are then tiny."""
+    days = max(float(np.ptp(run.t)) for run in data) / UNITS_IN_SECONDS["day"]
+    if data[0].time_unit == "s" and days > 30.0:
+        yield Finding(
+            "long-in-seconds",
+            f"Times count in seconds over {days:,.0f} days, so that coefficients per second are tiny. "
+            'With `time_unit="day"` they are per day.',
+            {"days": days},
         )
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cindy._arrays import Floats, Ints
 from cindy._check import counted, units_of_time
 from cindy.basis import Basis, listed, pretty
-from cindy.data import Trajectory, excerpt, oddities, some_segments, spread_over
+from cindy.data import Trajectory, excerpt, long_in_seconds, oddities, some_segments, spread_over
 from cindy.errors import CindyError, NoModelError
 from cindy.findings import Finding, leaves_motion, without_repeats
 from cindy.formulation import Formulation
@@ -143,6 +143,7 @@ def judged(model: Model, data: Sequence[Trajectory]) -> Model:
         *diagnostics.findings,
         *_outside(moved),
         *_driven(model, data),
+        *(() if model.formulation.discrete else long_in_seconds(data)),
         *(() if model.diffusion is None else paths_apart(model, some)),
         *(
             Finding("solution-stopped", f"A solution did not reach the end of the data: {reason}.")
