@@ -550,6 +550,28 @@ def test_an_input_given_at_single_samples_is_told_and_one_that_is_switched_is_no
     assert told(np.where(t % 12.0 < 1.0, 50.0, 0.0)) == told(np.sin(t)) == told(np.zeros(len(t))) == []
 
 
+@pytest.mark.parametrize("apart", [True, False])
+def test_doses_in_a_column_that_is_empty_elsewhere_are_told_and_a_slow_sensor_is_not(tmp_path, apart):
+    """apart: the doses stand in rows of their own, as in Phenobarb of R's nlme."""
+    t = np.arange(0.0, 36.0, 3.0)
+
+    def told(cells, **how):
+        rows = []
+        for run in range(3):
+            for time, cell in zip(t, cells, strict=True):
+                empty = apart and cell != ""
+                rows.append((run, time, cell, "" if empty else np.exp(-0.1 * (time % 12.0)) + run))
+        path = tmp_path / "a.csv"
+        path.write_text("\n".join(["run,t,u,x", *(",".join(map(str, row)) for row in rows)]))
+        runs = cindy.read(path, by="run", inputs=["u"], **how)
+        return [f.code for f in oddities(runs) if f.code == "pulsed-input"]
+
+    given = t % 6.0 == 3.0
+    doses = np.where(given, np.where(t < 6.0, 20.0, 2.5).astype(str), "")
+    assert told(doses) == ["pulsed-input"]
+    assert told(doses, hold="zero") == told(np.where(given, np.sin(t).astype(str), "")) == []
+
+
 def test_dates_over_months_are_told_to_count_in_seconds(tmp_path):
     days = np.arange("2024-01-01", "2024-04-10", dtype="datetime64[D]")
     level = (

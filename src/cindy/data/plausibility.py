@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cindy._arrays import Floats, Ints
+from cindy._check import counted
 from cindy.data.instrument_faults import derived_rates
 from cindy.data.moments import UNITS_IN_SECONDS
 from cindy.data.time_scales import noise_level, periods, rounding_step, some_segments
@@ -87,11 +88,12 @@ def oddities(
     """
     looked = some_segments(data) if looked is None else looked
     segments = [segment for segment in looked if len(segment) >= 12]
+    findings = [*_pulsed(data), *_doses_filled(data)]
     if not segments:
-        return []
+        return findings
     measured = [_without_last(segment, hidden) for segment in segments]
-    findings = [*_wrapped(measured), *_quantised(measured), *_far_from_zero(measured, powers)]
-    findings += [*_listed_twice(data), *_clock_times(data), *_pulsed(data)]
+    findings += [*_wrapped(measured), *_quantised(measured), *_far_from_zero(measured, powers)]
+    findings += [*_listed_twice(data), *_clock_times(data)]
     if not discrete:
         findings += _interpolated(measured)
         findings += derived_rates(measured) if order == 1 else []
@@ -192,7 +194,7 @@ def long_in_seconds(data: Sequence[Trajectory]) -> Iterator[Finding]:
         yield Finding(
             "long-in-seconds",
             f"Times count in seconds over {days:,.0f} days, so that coefficients per second are tiny. "
-            'With `time_unit="day"` they are per day.',
+            'With time_unit="day" they are per day.',
             {"days": days},
         )
 
@@ -215,6 +217,31 @@ def _pulsed(data: Sequence[Trajectory]) -> Iterator[Finding]:
             "leave it out, and let a run of its own begin after each dose (`by`).",
             {"input": name, "count": int(given)},
         )
+
+
+def _doses_filled(data: Sequence[Trajectory]) -> Iterator[Finding]:
+    """Inputs on straight lines between the times at which they are given, most often with the value before.
+
+    Doses are so, and settings that are held.
+    """
+    filled = [run for run in data if run.hold == "linear"]
+    for j, name in enumerate(data[0].inputs):
+        cells = [
+            np.interp(run.given[(run.given >= run.t[0]) & (run.given <= run.t[-1])], run.t, run.u[:, j])
+            for run in filled
+            if run.given is not None and run.u is not None
+        ]
+        steps = np.concatenate([np.diff(values) for values in cells] or [np.zeros(0)])
+        if 2 * np.count_nonzero(steps == 0) > len(steps):
+            count = sum(map(len, cells))
+            yield Finding(
+                "pulsed-input",
+                f'"{name}" is given at times of its own ({counted(count, "value")}), mostly with the value '
+                "before, as doses and settings are, but the model draws straight lines between them. A dose, "
+                "which acts at once, is no input: leave it out, and let a run of its own begin after each "
+                '(`by`). A setting, which stays until the next one, is held: hold="zero".',
+                {"input": name, "count": count},
+            )
 
 
 def _most_frequent(steps: Sequence[Ints]) -> float:

@@ -74,6 +74,7 @@ class Trajectory:
     time_unit: the unit of `t`, such as "s"; "" if unknown. Dates and durations give "s"
     stopped: why a simulation ended early, or None
     weight: every row that comes from this trajectory counts this many times
+    given: times at which the inputs were given, if `u` was filled in between, as from `u_t`
 
     >>> Trajectory([0.0, 0.1, 0.3], [[1, 2], [3, 4], [5, 6]], states=("x", "y"))
     Trajectory(3 samples of x, y over t = 0 … 0.3)
@@ -96,6 +97,7 @@ class Trajectory:
     stopped: str | None
     name: str
     weight: float
+    given: Floats | None
 
     def __init__(
         self,
@@ -112,6 +114,7 @@ class Trajectory:
         stopped: str | None = None,
         name: str = "",
         weight: float = 1.0,
+        given: ArrayLike | None = None,
     ) -> None:
         where = f'Trajectory "{name}"' if text(name, "Trajectory: `name`") else "Trajectory"
         times, unit = _times(t, x, where)
@@ -120,14 +123,15 @@ class Trajectory:
         signals = None if u is None else _columns(u, f"{where}: `u`", len(input_times))
         one_of(hold, HOLDS, f"{where}: `hold`")
         if u_t is not None and signals is not None:
+            given = input_times[np.isfinite(signals).all(axis=1)]
             times, values, signals = at_common_times(times, values, input_times, signals, hold, where)
         if hold == "band" and signals is not None and len(times) > 2:
             constant_step(times, where)
         named = _of_frame(x) if states is None else states
         state_names = _names(named, "x", values.shape[1], f"{where}: `states`")
         # `replace` passes on an empty tuple of names, which stands for the default names.
-        given = _of_frame(u) if isinstance(inputs, (tuple, list, type(None))) and not inputs else inputs
-        input_names = _names(given, "u", 0 if signals is None else signals.shape[1], f"{where}: `inputs`")
+        labels = _of_frame(u) if isinstance(inputs, (tuple, list, type(None))) and not inputs else inputs
+        input_names = _names(labels, "u", 0 if signals is None else signals.shape[1], f"{where}: `inputs`")
         unique_names(state_names + input_names, f"{where}: `states` and `inputs` together")
         self.__dict__.update(
             t=_read_only(times, t),
@@ -141,6 +145,7 @@ class Trajectory:
             stopped=None if stopped is None else text(stopped, f"{where}: `stopped`"),
             name=name,
             weight=positive(weight, f"{where}: `weight`"),
+            given=None if given is None else _read_only(floats(given, f"{where}: `given`", ndim=1), given),
         )
 
     def __len__(self) -> int:
