@@ -584,3 +584,12 @@ def test_dates_over_months_are_told_to_count_in_seconds(tmp_path):
     ]
     notes = [[f.note for f in model.findings if f.code == "long-in-seconds"] for model in models]
     assert notes == [[True], []]
+
+
+def test_an_input_that_never_changes_is_no_dose():
+    t = np.linspace(0.0, 10.0, 200)
+    x = 1.0 + np.exp(-t)[:, None] + 0.01 * np.random.default_rng(0).standard_normal((200, 1))
+    runs = [
+        cindy.Trajectory(t, x, ("x",), u=np.full((6, 1), 2.0), u_t=np.linspace(0.0, 10.0, 6), inputs=("u",))
+    ]
+    assert "pulsed-input" not in {finding.code for finding in oddities(runs)}
